@@ -34,27 +34,11 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ["OMP_NUM_THREADS"] = "1"
 # What stays together in one process, the longest first; a file that is not here follows in the
 # order of names.
-LONGEST = (
-    "test_smoke.py",
-    "tensorflow",
-    "test_measurement.py",
-    "test_session.py",
-)
-LONGEST += (
-    "test_cases.py",
-    "test_hostile_inputs.py",
-    "test_golden.py",
-    "test_browser.py",
-    "test_studies.py",
-    "jax",
-)
-LONGEST += (
-    "test_execute.py",
-    "test_aggregation.py",
-    "test_closing.py",
-    "test_simclr_epochs_workload.py",
-)
-LONGEST += ("test_launch.py", "test_tuned.py", "test_notebooks.py", "test_devices.py")
+LONGEST = """
+test_smoke.py tensorflow test_measurement.py test_session.py test_cases.py test_hostile_inputs.py test_golden.py
+test_browser.py test_studies.py jax test_execute.py test_aggregation.py test_closing.py test_simclr_epochs_workload.py
+test_launch.py test_tuned.py test_notebooks.py test_devices.py
+"""
 
 
 def pytest_configure(config):
@@ -74,7 +58,7 @@ def temporary_folder(config: pytest.Config, prefix: str) -> str:
 
 
 def pytest_collection_modifyitems(items):
-    places = {name: place for place, name in enumerate(LONGEST)}
+    places = {name: place for place, name in enumerate(LONGEST.split())}
     items.sort(key=lambda item: places.get(group_of(item.nodeid), len(places)))
 
 

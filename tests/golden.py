@@ -49,43 +49,12 @@ ONE_THREAD = {
     "CUDA_VISIBLE_DEVICES": "",
     "JAX_PLATFORMS": "cpu",
 }
-# What a record of a table is known by, as far as the table has it.
-IDENTITY = [
-    "study",
-    "machine",
-    "point",
-    "device",
-    "framework",
-    "variant",
-    "loader",
-    "source",
-    "precision",
-    "compiled",
-]
-IDENTITY += [
-    "dataset",
-    "model",
-    "batch_size",
-    "image_size",
-    "device_count",
-    "kind",
-    "size",
-    "larger_chip",
-    "image",
-]
-IDENTITY += ["epoch", "epochs", "images_seen", "step"]
-PROSE = [
-    "sentence",
-    "arithmetic",
-    "published",
-    "reason",
-    "note",
-    "energy_note",
-    "message",
-    "title",
-    "place",
-]
-PROSE += ["session", "run_id", "started_at"]
+# What a record of a table is known by, as far as the table has it; and what is left out of it.
+IDENTITY, PROSE = map(str.split, [
+    """study machine point device framework variant loader source precision compiled dataset model batch_size image_size
+    device_count kind size larger_chip image epoch epochs images_seen step""",
+    """sentence arithmetic published reason note energy_note message title place session run_id started_at""",
+])  # fmt: skip
 
 
 def values() -> dict[str, dict]:

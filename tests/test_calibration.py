@@ -13,6 +13,7 @@ import numpy
 import pandas
 import pytest
 import torch
+import yaml
 from torch import nn
 
 from benchbook.frameworks import devices, operations
@@ -298,16 +299,6 @@ def test_a_device_that_cannot_multiply_in_fp32_fails(rate, record):
     assert record.rows()["status"].tolist() == ["crashed"]
 
 
-def test_a_refused_precision_is_no_failure_of_the_point(rate, tmp_path):
-    refused = make_row(
-        phase="calibrate", model="matmul", precision="fp16", status="unsupported", message="no fp16"
-    )
-    rows = make_rows([make_row(phase="calibrate", model="matmul", index=1), refused])
-    assert statistics.summarise(rows)["status"].tolist() == ["ok"]
-    crashed = make_row(phase="calibrate", model=None, status="unsupported", index=2)
-    assert statistics.summarise(make_rows([refused, crashed]))["status"].tolist() == ["unsupported"]
-
-
 @pytest.mark.parametrize(
     ("device", "transfers"), [(CPU, []), (CUDA, ["host_to_device", "device_to_host"])]
 )
@@ -432,15 +423,11 @@ def test_efficiency_is_against_the_best_products_of_the_machines_device_in_the_p
     )  # a network that was only tried
     assert set(ceilings(rows)["model"]) == {"matmul"}
     work = {"flops_per_sample": 10.0, "samples_per_second": 320.0}
-    trained = {
-        "same": {"precision": "fp32"},
-        "mixed": {"precision": "amp_bf16"},
-        "refused": {"precision": "fp16"},
-        "another session": {"precision": "fp32", "session": "session-9"},
-        "another framework": {"precision": "fp32", "framework": "jax"},
-        "two devices": {"precision": "fp32", "device": "cuda", "device_count": 2},
-        "unknown": {"precision": "fp32", "flops_per_sample": None},
-    }
+    trained = yaml.safe_load("""
+    {same: {precision: fp32}, mixed: {precision: amp_bf16}, refused: {precision: fp16},
+     another session: {precision: fp32, session: session-9}, another framework: {precision: fp32, framework: jax},
+     two devices: {precision: fp32, device: cuda, device_count: 2}, unknown: {precision: fp32, flops_per_sample: null}}
+    """)
     points = make_rows(
         [make_row(**work | columns, point=name, run_id=name) for name, columns in trained.items()]
     )

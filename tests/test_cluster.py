@@ -5,6 +5,7 @@ import json
 import shlex
 
 import pytest
+import yaml
 
 from benchbook.machine import context, sessions
 from benchbook.measuring import runs
@@ -73,15 +74,15 @@ def test_each_study_is_a_job_with_its_calibration_on_a_node_of_its_own(
 
 @pytest.mark.parametrize(
     ("device", "variables", "shares"),
-    [
-        ("all", {}, False),
-        ("cuda", {}, False),
-        ("all", {"SBATCH_GPUS": "a100:1"}, False),
-        ("cpu", {"SBATCH_GRES": "gpu:1"}, False),
-        ("cuda", {"SBATCH_GPUS": "a100:1"}, True),
-        ("cuda", {"SBATCH_GRES": "gpu:1"}, True),
-        ("cpu", {"SBATCH_EXCLUSIVE": "user"}, True),
-    ],
+    yaml.safe_load("""
+- [all, {}, false]
+- [cuda, {}, false]
+- [all, {SBATCH_GPUS: "a100:1"}, false]
+- [cpu, {SBATCH_GRES: "gpu:1"}, false]
+- [cuda, {SBATCH_GPUS: "a100:1"}, true]
+- [cuda, {SBATCH_GRES: "gpu:1"}, true]
+- [cpu, {SBATCH_EXCLUSIVE: user}, true]
+"""),
 )
 def test_one_gpu_of_a_node_does_not_take_the_node(
     device, variables, shares, tmp_path, outputs, slurm_has, monkeypatch

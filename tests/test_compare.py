@@ -9,7 +9,6 @@ import pandas
 import pytest
 
 from benchbook.judging import compare, intervals, verdicts
-from benchbook.judging.intervals import Interval
 from benchbook.judging.verdicts import Verdict
 from benchbook.studies.experiments.parameters import declared, point_name
 from made.rows import make_rows, write
@@ -181,22 +180,6 @@ def test_other_work_is_not_compared(changed):
             windows(point=named("cpu")),
             windows(**{"machine": "attic", "point": named("cpu")} | changed),
         )
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "kind", "verdict"),
-    [
-        (0.91, 0.99, "interval", "A faster"),
-        (0.91, 1.20, "interval", "no difference shown"),
-        (1.01, 1.20, "interval", "B faster"),
-        (0.40, 0.50, "range", verdicts.TOO_FEW),
-    ],
-)
-def test_a_side_is_faster_if_the_whole_interval_says_so(monkeypatch, low, high, kind, verdict):
-    monkeypatch.setattr(
-        compare.intervals, "divide", lambda a, b: Interval((low + high) / 2, low, high, kind)
-    )
-    assert pair(windows(), windows(machine="attic"))["verdict"] == verdict
 
 
 def test_the_command_compares_sessions_and_machines(outputs, command):

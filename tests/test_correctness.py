@@ -2,6 +2,7 @@
 anything."""
 
 import pytest
+import yaml
 
 from benchbook import studies
 from benchbook.judging import compare, verdicts
@@ -11,21 +12,13 @@ from benchbook.studies.results import quantities
 from benchbook.studies.results.evidence import Evidence
 from made.rows import make_row, make_rows, windows
 
-GOOD = {
-    "gradient_cosine": 1.0,
-    "gradient_norm_ratio": 1.0,
-    "worst_cosine": 1.0,
-    "worst_cosine_layer": "dense",
-}
-GOOD |= {
-    "worst_norm_ratio": 1.0,
-    "worst_norm_ratio_layer": "dense",
-    "reference_loss": 2.0,
-    "same_weights_loss": 2.0,
-}
+GOOD = yaml.safe_load("""
+{gradient_cosine: 1.0, gradient_norm_ratio: 1.0, worst_cosine: 1.0, worst_cosine_layer: dense, worst_norm_ratio: 1.0,
+ worst_norm_ratio_layer: dense, reference_loss: 2.0, same_weights_loss: 2.0}
+""")
 
 
-def point(name, rate, accuracy=0.9, parity=GOOD, **columns):
+def point(name, rate, accuracy=0.9, parity=(), **columns):
     """Return the rows of a point of one epoch: a step of parity, six windows and a test."""
     common = {
         "point": name,
@@ -37,15 +30,15 @@ def point(name, rate, accuracy=0.9, parity=GOOD, **columns):
         "phase": "parity",
         "loss": 2.0,
         "samples": 64,
-        "settings": parity and parity | {"step": 1},
+        "settings": GOOD | {"step": 1} | dict(parity or {}),
     }
-    steps = [make_row(**common | compared)] if parity else []
+    steps = [] if parity is None else [make_row(**common | compared)]
     test = {"phase": "evaluate", "accuracy": accuracy, "accuracy_metric": "top1", "samples": 1000}
     return [*steps, *windows([rate] * 6, samples=100, **common), make_row(**common | test)]
 
 
 def test_a_point_whose_gradient_points_the_other_way_is_wrong_and_never_speaks_for_its_study():
-    turned = point("turned", 900.0, parity=GOOD | {"gradient_cosine": -1.0, "worst_cosine": -1.0})
+    turned = point("turned", 900.0, parity={"gradient_cosine": -1.0, "worst_cosine": -1.0})
     rows = make_rows([*turned, *point("right", 300.0, variant="controlled")])
     evidence = Evidence(rows)
     assert evidence.summary.set_index("point")["status"].to_dict() == {
@@ -60,43 +53,34 @@ def test_a_point_whose_gradient_points_the_other_way_is_wrong_and_never_speaks_f
     assert closing.sentences(Evidence(make_rows(turned)), study)[0].startswith("Wrong: ")
 
 
-@pytest.mark.parametrize(
-    ("changes", "status"),
-    [
-        (
-            {"accuracy": 0.12},
-            "wrong",
-        ),  # chance is 10 %, three standard errors of a thousand images 2.8 %
-        ({"accuracy": 0.13}, "ok"),
-        ({"accuracy": 0.1, "dataset": "synthetic"}, "ok"),
-        ({"accuracy": 0.1, "dataset_samples": 601}, "ok"),  # not a whole epoch
-        ({"accuracy": 0.1, "dataset": "imagenet"}, "ok"),
-        ({"accuracy": 0.001, "dataset": "imagenet"}, "wrong"),
-        ({"accuracy": None}, "ok"),
-        ({"parity": None}, "ok"),
-        ({"parity": None, "accuracy": 0.1}, "wrong"),
-        (
-            {"parity": None, "accuracy": 0.1, "settings": {"trainable": False}},
-            "ok",
-        ),  # its study judges that
-        ({"parity": GOOD | {"worst_norm_ratio": 1.1}}, "wrong"),
-        ({"parity": GOOD | {"same_weights_loss": 2.1}}, "wrong"),
-        ({"loss": 2.1}, "wrong"),  # in every window
-        ({"settings": {"dropout_acts": False}}, "wrong"),
-        ({"settings": {"dropout_acts": False, "trainable": False}}, "ok"),  # features may vanish
-        ({"settings": {"dropout_acts": True}}, "ok"),
-        ({"loss": 0.0}, "ok"),  # a small set, learnt by heart
-        ({"loss": 2.109375}, "ok"),  # as bfloat16 prints its neighbours, too
-        (
-            {"loss": 2.1, "dataset": "synthetic"},
-            "ok",
-        ),  # one batch, and perhaps too small a learning rate to see
-    ],
-)
+# What a point has of its own, and its status.
+JUDGED = """
+- [{accuracy: 0.12}, wrong]  # chance is 10 %, three standard errors of a thousand images 2.8 %
+- [{accuracy: 0.13}, ok]
+- [{accuracy: 0.1, dataset: synthetic}, ok]
+- [{accuracy: 0.1, dataset_samples: 601}, ok]  # not a whole epoch
+- [{accuracy: 0.1, dataset: imagenet}, ok]
+- [{accuracy: 0.001, dataset: imagenet}, wrong]
+- [{accuracy: null}, ok]
+- [{parity: null}, ok]
+- [{parity: null, accuracy: 0.1}, wrong]
+- [{parity: null, accuracy: 0.1, settings: {trainable: false}}, ok]  # its study judges that
+- [{parity: {worst_norm_ratio: 1.1}}, wrong]
+- [{parity: {same_weights_loss: 2.1}}, wrong]
+- [{loss: 2.1}, wrong]  # in every window
+- [{settings: {dropout_acts: false}}, wrong]
+- [{settings: {dropout_acts: false, trainable: false}}, ok]  # features may vanish
+- [{settings: {dropout_acts: true}}, ok]
+- [{loss: 0.0}, ok]  # a small set, learnt by heart
+- [{loss: 2.109375}, ok]  # as bfloat16 prints its neighbours, too
+- [{loss: 2.1, dataset: synthetic}, ok]  # one batch, and perhaps too small a learning rate to see
+"""
+
+
+@pytest.mark.parametrize(("changes", "status"), yaml.safe_load(JUDGED))
 def test_accuracy_of_guessing_and_failed_parity_are_wrong(changes, status):
-    assert verdicts.summarise(make_rows(point("p", 100.0, **changes)))["status"].tolist() == [
-        status
-    ]
+    rows = make_rows(point("p", 100.0, **changes))
+    assert verdicts.summarise(rows)["status"].tolist() == [status]
 
 
 @pytest.mark.parametrize(("other", "status"), [(2.1, "wrong"), (2.2, "ok")])
@@ -108,7 +92,7 @@ def test_a_loss_is_constant_if_it_is_in_all_processes(other, status):
 def test_a_comparison_says_first_that_a_side_is_wrong():
     right = make_rows(point("p", 100.0, session="one"))
     wrong, other = (
-        make_rows(point("p", 200.0, session=name, parity=GOOD | {"gradient_cosine": -1.0}))
+        make_rows(point("p", 200.0, session=name, parity={"gradient_cosine": -1.0}))
         for name in ("two", "three")
     )
     line = compare.table(right, wrong)[0].iloc[0]

@@ -76,16 +76,6 @@ def test_the_joules_of_each_part_of_apples_chip_are_in_the_manifest(clock, measu
     assert [("ane_mj" in each) for each in parts] == [bool(part)] * len(parts)
 
 
-def test_without_a_sensor_there_is_no_number(measured):
-    rows = measured(sensors.NO_SENSOR)
-    assert "idle" not in set(rows["phase"])
-    names = ["idle_watts", "energy_method", "energy_boundary"]
-    point = statistics.summarise(rows).iloc[0]
-    assert rows[["energy_joules", *names]].isna().all(axis=None)
-    assert point[["energy_per_sample", *names[:2], "energy_note"]].isna().all()
-    assert wording.energy(point) == "No energy sensor here"
-
-
 def windows(*joules, seconds=4.0, run_id="run-1", **columns):
     rows = [
         make_row(index=index, run_id=run_id, energy_joules=value, seconds=seconds, **columns)

@@ -1,7 +1,6 @@
 """Estimates and ratios: the best evidence, with intervals that hold for hidden publications."""
 
 import importlib
-import math
 import sys
 from dataclasses import replace
 
@@ -71,56 +70,6 @@ def test_each_publication_weighs_one(script):
     publications = pandas.Series(["a"] * 90 + ["b", "c"])
     assert script.quantile(values, publications, 0.5) == 5
     assert script.share(values.gt(2), publications) == pytest.approx(2 / 3)
-
-
-def figure(rate, publication, **columns):
-    known = {"rounding": 0.0, "article": publication, "chip": "NVIDIA T4", "family": "fp32"}
-    return known | {"rate": rate, "publication": publication, "cited": publication} | columns
-
-
-def of(*figures):
-    return estimates.of_figures(pandas.DataFrame(figures))
-
-
-def test_publications_move_the_middle_and_repeats_count_once():
-    one = of(figure(100.0, "a 2026"))
-    assert one.value / one.low == pytest.approx(
-        math.exp(estimates.factors("a figure", "NVIDIA, fp32")[0])
-    )
-    repeats = of(*[figure(100.0, "a 2026")] * 5, figure(80.0, "a 2026"), figure(400.0, "b 2026"))
-    assert repeats.value == pytest.approx(200)  # the middle of two publications' fastest
-    assert repeats.high / repeats.low == pytest.approx(one.high / one.low)
-    assert (repeats.publications, len(repeats.each)) == (2, 7)
-
-
-@pytest.mark.parametrize(
-    "columns", [{"article": "a 2019"}, {"article": "no year"}, {"chip": "AMD MI300X"}]
-)
-def test_an_old_figure_and_a_rare_vendor_have_the_widest_bounds_and_more_upwards(columns):
-    usual, other = of(figure(100.0, "a 2026")), of(figure(100.0, "a 2026", **columns))
-    assert other.low < usual.low
-    assert other.high / other.value > other.value / other.low
-
-
-def test_rounding_counts():
-    exact, rounded = of(figure(1.0, "a 2026")), of(figure(1.0, "a 2026", rounding=0.5))
-    assert math.log(rounded.value / rounded.low) == pytest.approx(
-        math.hypot(math.log(exact.value / exact.low), math.log(1.5))
-    )
-
-
-def test_a_published_rate_comes_before_a_prediction():
-    macs = ["Apple M1", "Apple M1 Pro", "Apple M3", "Apple M3 Max", "Apple M1 Max (32-core GPU)"]
-    found = estimates.find([Question(chip, "resnet50") for chip in [*macs, "M4 Max"]])
-    assert {each.kind for each in found[:-1]} == {PUBLISHED}
-    assert found[0].value == pytest.approx(10)  # of one publication, with its source
-    assert "tf-metal-experiments" in found[0].sources
-    assert found[-1].kind == PREDICTED
-    assert all(each.low < each.value < each.high for each in found)
-    small, usual = estimates.find(
-        [Question("M1", "resnet50", batch_size=size) for size in (1e-4, None)]
-    )
-    assert small.value < usual.value  # no step is shorter than any on record
 
 
 @pytest.mark.parametrize(

@@ -9,31 +9,28 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
+import yaml
 from jupyter_client.manager import start_new_kernel
 
 from benchbook.machine import layout
 from benchbook.rows import records
 from made.processes import wait_for
 
-TINY = {"num_processes": 1, "num_windows": 1, "num_warmup_steps": 1, "num_parity_steps": 1}
-TINY |= {"samples_per_window": 32, "try_seconds": 0.05}
-DIGITS = {"dataset": "digits", "device": "cpu", "batch_size": 16, "budget": TINY}
-SMALL = {"device": "cpu", "image_size": 32, "batch_size": 4}
-FEW = TINY | {"samples_per_window": 4, "parity_batch_size": 4}
-PARAMETERS = {
-    "mnist_speedup": DIGITS,
-    "vae_stability": DIGITS,
-    "mobilenetv2_energy": SMALL
-    | {"framework": "torch", "dataset": "shapes", "weights": "random", "trainable": True}
-    | {"budget": FEW | {"num_test_images": 10}},
-    "simclr_epochs": {"device": "cpu", "dataset": "shapes", "batch_size": 4}
-    | {"budget": FEW | {"num_bank_images": 20, "num_test_images": 10, "num_resident_steps": 0}},
-    "segmentation_scaling": {"device": "cpu", "image_size": 128, "width": 0.25, "batch_size": 2}
-    | {"budget": FEW | {"num_images": 8, "num_test_images": 4}},
-    "resnet50_cost": SMALL | {"framework": "torch", "budget": FEW},
-    "gpt_tokens": {"device": "cpu", "dataset": "excerpt", "batch_size": 4, "sequence_length": 16}
-    | {"budget": FEW | {"num_test_sequences": 4}},
-}
+PARAMETERS = yaml.safe_load("""
+mnist_speedup: &digits {dataset: digits, device: cpu, batch_size: 16, budget: &tiny {num_processes: 1, num_windows: 1,
+  num_warmup_steps: 1, num_parity_steps: 1, samples_per_window: 32, try_seconds: 0.05}}
+vae_stability: *digits
+mobilenetv2_energy: {device: cpu, image_size: 32, batch_size: 4, framework: torch, dataset: shapes, weights: random,
+  trainable: true, budget: {<<: &few {<<: *tiny, samples_per_window: 4, parity_batch_size: 4}, num_test_images: 10}}
+simclr_epochs: {device: cpu, dataset: shapes, batch_size: 4, budget: {<<: *few, num_bank_images: 20,
+  num_test_images: 10, num_resident_steps: 0}}
+segmentation_scaling: {device: cpu, image_size: 128, width: 0.25, batch_size: 2, budget: {<<: *few, num_images: 8,
+  num_test_images: 4}}
+resnet50_cost: {device: cpu, image_size: 32, batch_size: 4, framework: torch, budget: *few}
+gpt_tokens: {device: cpu, dataset: excerpt, batch_size: 4, sequence_length: 16, budget: {<<: *few,
+  num_test_sequences: 4}}
+""")
+DIGITS = PARAMETERS["mnist_speedup"]
 # Networks of another make than the studies' own, written from the comments in the notebooks.
 BODY = """
 import torch
@@ -45,45 +42,22 @@ class Mine(nn.Module):
     def forward(self, {inputs}):
         return {outputs}
 """
-IMAGES = "self.last(torch.relu(self.first(images)).mean((2, 3)))"
-CONVOLUTION = "nn.Conv2d(3, 8, 3), nn.Linear(8, {})".format
-NETWORKS = {
-    "mnist_speedup": BODY.format(
-        plan="",
-        layers="nn.Linear(784, 16), nn.Linear(16, 10)",
-        inputs="images",
-        outputs="self.last(torch.relu(self.first(images.flatten(1)))).log_softmax(1)",
-    ),
-    "vae_stability": BODY.format(
-        plan="",
-        layers="nn.Linear(784, 40), nn.Linear(20, 784)",
-        inputs="images, noise=None",
-        outputs="(lambda mean, scale: (torch.sigmoid(self.last(mean + (torch.randn_like(mean)"
-        " if noise is None else noise) * torch.exp(scale / 2))), mean, scale))"
-        "(*self.first(images.flatten(1)).chunk(2, 1))",
-    ),
-    "mobilenetv2_energy": BODY.format(
-        plan=", plan",
-        layers=CONVOLUTION("plan.dataset.num_classes"),
-        inputs="images",
-        outputs=IMAGES,
-    ),
-    "simclr_epochs": BODY.format(
-        plan="",
-        layers=CONVOLUTION("16"),
-        inputs="one, other",
-        outputs="tuple(self.last(torch.relu(self.first(view)).mean((2, 3))) for view in (one, other))",
-    ),
-    "resnet50_cost": BODY.format(
-        plan=", plan", layers=CONVOLUTION("plan.num_classes"), inputs="images", outputs=IMAGES
-    ),
-    "gpt_tokens": BODY.format(
-        plan=", plan",
-        layers="nn.Embedding(plan.vocabulary, 8), nn.Linear(8, plan.vocabulary)",
-        inputs="tokens",
-        outputs="self.last(self.first(tokens))",
-    ),
-}
+NETWORKS = """
+mnist_speedup: {plan: "", layers: "nn.Linear(784, 16), nn.Linear(16, 10)", inputs: images,
+  outputs: "self.last(torch.relu(self.first(images.flatten(1)))).log_softmax(1)"}
+vae_stability: {plan: "", layers: "nn.Linear(784, 40), nn.Linear(20, 784)", inputs: "images, noise=None",
+  outputs: "(lambda mean, scale: (torch.sigmoid(self.last(mean + (torch.randn_like(mean)
+    if noise is None else noise) * torch.exp(scale / 2))), mean, scale))(*self.first(images.flatten(1)).chunk(2, 1))"}
+mobilenetv2_energy: {plan: ", plan", layers: "nn.Conv2d(3, 8, 3), nn.Linear(8, plan.dataset.num_classes)",
+  inputs: images, outputs: &images "self.last(torch.relu(self.first(images)).mean((2, 3)))"}
+simclr_epochs: {plan: "", layers: "nn.Conv2d(3, 8, 3), nn.Linear(8, 16)", inputs: "one, other",
+  outputs: "tuple(self.last(torch.relu(self.first(view)).mean((2, 3))) for view in (one, other))"}
+resnet50_cost: {plan: ", plan", layers: "nn.Conv2d(3, 8, 3), nn.Linear(8, plan.num_classes)", inputs: images,
+  outputs: *images}
+gpt_tokens: {plan: ", plan", layers: "nn.Embedding(plan.vocabulary, 8), nn.Linear(8, plan.vocabulary)", inputs: tokens,
+  outputs: self.last(self.first(tokens))}
+"""
+NETWORKS = {study: BODY.format(**own) for study, own in yaml.safe_load(NETWORKS).items()}
 
 
 class Shown(NamedTuple):
@@ -226,7 +200,7 @@ def test_each_study_takes_a_network_written_from_its_comment(opened, study, tmp_
 @pytest.mark.notebook
 def test_an_interrupt_is_a_line_and_the_next_call_continues(opened, tmp_path):
     page = opened("mnist_speedup", BENCHBOOK_OUTPUTS=str(tmp_path / "kept"))
-    many = {"budget": TINY | {"num_windows": 2000, "num_parity_steps": 0}}
+    many = {"budget": DIGITS["budget"] | {"num_windows": 2000, "num_parity_steps": 0}}
     page.begin(DIGITS | many)
 
     def interrupt() -> None:

@@ -60,15 +60,6 @@ def test_like_machines_are_one_bar_with_their_span_and_an_unstable_or_another_on
     assert pooled(lines, "value", [], given)["machine"].tolist() == ["a", "b", "c", "b"]
 
 
-@pytest.mark.parametrize("count", [4, 4.0])
-def test_a_label_counts_the_chips_of_a_machine_once(count):
-    lines = pandas.DataFrame(
-        [line(device="cuda", device_count=count), line(device="cuda", device_count=1)]
-    )
-    names = Names({"desk": Name("Chip A")}, {("desk", "cuda"): "Chip B"})
-    assert figures.labels(lines, names, ("device_count",), {}) == ["4 x Chip B", "Chip B"]
-
-
 @pytest.mark.parametrize(("last", "is_drawn"), [(2.29, False), (1.5, True)])
 def test_a_loss_that_stays_that_of_guessing_has_no_figure(last, is_drawn):
     chart = next(chart for chart in mobilenet.STUDY.charts if chart.name == "mobilenetv2-loss")
@@ -80,26 +71,6 @@ def test_a_loss_that_stays_that_of_guessing_has_no_figure(last, is_drawn):
     }
     lines = [make_row(index=index, loss=loss, **columns) for index, loss in enumerate((2.31, last))]
     assert (chart.draw(Evidence(make_rows(lines))).figure is not None) == is_drawn
-
-
-def test_a_bar_ends_at_its_value_a_whisker_at_the_bounds_and_a_doubt_or_failure_is_said():
-    failed = {"status": "out_of_memory", "verdict": None}
-    lines = [
-        line(7.0, verdict=Verdict((("drift", 0.09),)), low=6.0, high=8.0),
-        line(9.0, low=8.5, high=11.0),
-        line(None, low=None, high=None, num_windows=0) | failed,
-    ]
-    table = pandas.DataFrame(lines).assign(label=[*"abc"], text=["7.0", "9.0", ""])
-    with figures.style():
-        _, axes = figures.canvas(3)
-        ranked = figures.ranked(table, "value")
-        figures.draw_bars(axes, ranked, "value", {"desk": figures.MACHINES[0]}, {})
-    assert [bar.get_width() for bar in axes.patches] == [9.0, 7.0]
-    assert [bool(bar.get_hatch()) for bar in axes.patches] == [False, True]
-    [whiskers] = [part for box in axes.containers for part in getattr(box, "lines", [[]])[-1]]
-    assert [ends[:, 0].tolist() for ends in whiskers.get_segments()] == [[8.5, 11.0], [6.0, 8.0]]
-    said = [text.get_text().strip() for text in axes.texts]
-    assert said == ["9.0, n=6", "7.0, n=6, unstable", "out of memory"]
 
 
 DARK = {"text.usetex": True, "figure.facecolor": "black", "axes.facecolor": "black"}

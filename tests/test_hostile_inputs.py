@@ -201,38 +201,23 @@ def test_a_pack_sends_no_message_of_a_failure(outputs):
     assert {line["message"] for lines in sent for line in lines} == {""}
 
 
-ODD = [
-    "", "0", "-1", "3", "1e308", "1e-300", "inf", "x", "=1+1", "<b>", "[red]", "007", "9" * 25, "[", "{}", "tpu", "jax",
-    "1e18", "1e-12", "9" * 16, "[a](https://b.example) $x^$", "@SUM(1)",
-    "cuda", "tuned", "diverged", "out_of_memory", "evaluate", "confirm", "iou", "cifar10", "imagenet", "rapl", "nvml",
-    '{"sustained_minutes": 1e308}', '{"side": "tuned"}', '{"tried": "batch_size"}', '{"width": 0, "epochs": -1}',
-]  # fmt: skip
+ODD = yaml.safe_load(r"""
+["", "0", "-1", "3", "1e308", "1e-300", "inf", "x", "=1+1", "<b>", "[red]", "007", "9999999999999999999999999",
+ "[", "{}", "tpu", "jax", "1e18", "1e-12", "9999999999999999", "[a](https://b.example) $x^$", "@SUM(1)", "cuda",
+ "tuned", "diverged", "out_of_memory", "evaluate", "confirm", "iou", "cifar10", "imagenet", "rapl", "nvml",
+ "{\"sustained_minutes\": 1e308}", "{\"side\": \"tuned\"}", "{\"tried\": \"batch_size\"}",
+ "{\"width\": 0, \"epochs\": -1}"]
+""")
 # Samples, seconds and their rate at the bounds of the schema.
 BOUNDS = [
     ("1", "1e12", "1e-12"),
     ("1", "1e-12", "1e12"),
     ("9" * 16, "0.01", "9.999999999999999e17"),
 ]
-DEEP = [
-    None,
-    True,
-    0,
-    -1,
-    3,
-    1e308,
-    1e-300,
-    10**30,
-    "",
-    "x",
-    "=1+1",
-    "<b>",
-    "007",
-    [],
-    {},
-    [1],
-    {"a": 1},
-    ["x"],
-]
+DEEP = yaml.safe_load("""
+[null, true, 0, -1, 3, 1.0e+308, 1.0e-300, 1000000000000000000000000000000, "",
+ "x", "=1+1", "<b>", "007", [], {}, [1], {"a": 1}, ["x"]]
+""")
 
 
 def damaged(content: bytes, is_rows: bool, draw: random.Random) -> bytes:
@@ -268,12 +253,12 @@ def damaged(content: bytes, is_rows: bool, draw: random.Random) -> bytes:
 
 @pytest.mark.usefixtures("outputs")
 def test_what_is_accepted_a_report_draws_and_the_rest_is_named(tmp_path):
-    """Thirty machines, of each of which a file of two runs is damaged, side by side in one report.
+    """Sixteen machines, of each of which a file of two runs is damaged, side by side in one report.
 
     Half of them have no manifests, which would contradict most of it.
     """
     draw, machines, hurt = random.Random(34), {}, []
-    for number in range(30):
+    for number in range(16):
         files = strangers.a_machine(number, draw)
         if number % 2:
             files = {place: text for place, text in files.items() if place.endswith(".csv")}
@@ -295,8 +280,8 @@ def test_what_is_accepted_a_report_draws_and_the_rest_is_named(tmp_path):
     kept = set(zip(measured["machine"].str.partition(" ")[0], measured["run_id"], strict=True))
     refused = [run for run in hurt if run not in kept]
     assert all(any(run_id in line for line in said) for _, run_id in refused)
-    assert 12 < len(refused) < 48
-    assert len(merged.evidence.summary) > 20
+    assert 6 < len(refused) < 26
+    assert len(merged.evidence.summary) > 10
     assert all(drawing._repr_png_() for drawing in merged.drawings.values() if drawing.figure)
     for path in (tmp_path / "figures").rglob("*.csv"):
         with path.open(newline="", encoding="utf-8") as written:
@@ -343,18 +328,6 @@ def test_machines_that_end_the_report_are_named_and_left_out_with_their_tracebac
     monkeypatch.setattr(pages, "files", lambda merged: 1 / 0)
     with pytest.raises(ZeroDivisionError):  # the fault is in no machine
         report()
-
-
-def test_a_few_of_hundreds_of_machines_that_end_the_report_are_found_by_halving():
-    def make(names):
-        made.append(names)
-        if broken & {*names}:
-            raise ValueError(names[0])
-
-    made, errors, broken = [], {}, {"m0", "m17", "m299"}
-    aggregation.find_faults(make, [f"m{number}" for number in range(300)], errors)
-    assert {name: str(error) for name, error in errors.items()} == {name: name for name in broken}
-    assert len(made) < 60
 
 
 TOKEN = "planted_by_a_row"

@@ -62,24 +62,6 @@ def test_a_ratio_adds_errors_in_squares_on_the_log_scale():
     assert (back.low, back.high) == pytest.approx((1 / found.high, 1 / found.low))
 
 
-def test_bounds_that_are_not_symmetric_are_kept():
-    lopsided = Interval(10.0, 9.0, 20.0, "interval")
-    found = intervals.combine(lambda value: 60 / value, lopsided)
-    assert (found.low, found.high) == pytest.approx((3.0, 60 / 9))
-
-
-def test_ranges_and_printed_figures_enter_with_their_ends():
-    printed = intervals.divide(Interval(10.0, 9.5, 10.5), Interval(5.0, 4.5, 5.5))
-    assert (printed.low, printed.high) == pytest.approx((9.5 / 5.5, 10.5 / 4.5))
-    assert printed.kind == "rounding"
-    found = intervals.divide(sampled(10.0, 0.1), Interval(5.0, 4.0, 6.0, "range"))
-    assert (found.low, found.high) == pytest.approx(
-        (10 * math.exp(-0.1) / 6, 10 * math.exp(0.1) / 4)
-    )
-    assert found.kind == "range"
-    assert intervals.divide(sampled(10.0, 0.1), Interval(5.0, 5.0, 5.0)).kind == "interval"
-
-
 BENCHMARK = runpy.run_path(Path(__file__).parents[1] / "benchmarks" / "intervals.py")
 # What docs/measuring.md prints, in percent: the coverage of the mean and of a second session's
 # centre, by profile.
@@ -106,16 +88,6 @@ def test_a_setting_as_fast_as_the_reference_is_rarely_called_tuned(deviation, pr
     covered, tuned = BENCHMARK["paired"](deviation, processes, 20_000)
     assert covered >= 0.93
     assert tuned <= 0.05
-
-
-def test_a_sum_has_the_errors_of_all_its_parts():
-    train, test = Interval(100.0, 90.0, 112.0, "interval"), Interval(20.0, 14.0, 29.0, "interval")
-    whole = intervals.total(train, test)
-    assert (whole.value, whole.kind) == (120.0, "interval")
-    assert (whole.low, whole.high) == (120 - math.hypot(10, 6), 120 + math.hypot(12, 9))
-    ranged = intervals.total(Interval(100.0, 80.0, 150.0, "range"), test)
-    assert (ranged.low, ranged.high, ranged.kind) == (94.0, 179.0, "range")
-    assert intervals.total(Interval(3.0, 3.0, 3.0), Interval(4.0, 3.5, 4.5)).high == 7.5
 
 
 @pytest.mark.parametrize(("processes", "deviation"), [("a", 0.17), ("aaa", 0.17), ("ab", 0.04)])

@@ -373,20 +373,6 @@ def test_steps_that_return_nothing_now_and_then_are_doubted(now):
     assert measure(lambda batch: now(1.0)).doubt == ""
 
 
-def test_an_interrupt_leaves_the_rate_so_far(now, capsys):
-    seconds = iter([1.0] * 9)
-
-    def step(batch):
-        try:
-            now(next(seconds))
-        except StopIteration:
-            raise KeyboardInterrupt from None
-
-    with pytest.raises(KeyboardInterrupt):
-        measure(step)
-    assert "the loop ended by itself" in capsys.readouterr().out
-
-
 def test_a_generator_that_ends_and_a_step_that_raises_leave_what_was_measured(now, capsys):
     rate = measure(lambda batch: now(1.0), iter(range(9)))
     assert (rate.steps, rate.seconds) == (6, 6.0)

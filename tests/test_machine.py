@@ -92,17 +92,17 @@ def test_apple_silicon_is_its_own_accelerator(monkeypatch):
 
 @pytest.mark.parametrize(
     ("system", "release", "printed", "expected"),
-    [
-        ("Linux", "6.8.0-49-generic", "none", ""),
-        ("Linux", "6.8.0-49-generic", "kvm", ""),  # it counts stolen time
-        ("Linux", "6.8.0-49-generic", "microsoft", "Hyper-V"),
-        ("Linux", "6.8.0-49-generic", "vmware", "VMware"),
-        ("Linux", "6.8.0-49-generic", "", ""),  # without systemd, or in an error
-        ("Linux", "5.15.153.1-microsoft-standard-WSL2", "", "WSL"),
-        ("Darwin", "25.1.0", "1", "Apple's"),
-        ("Darwin", "25.1.0", "0", ""),
-        ("Darwin", "25.1.0", "", ""),
-    ],
+    yaml.safe_load("""
+- [Linux, "6.8.0-49-generic", none, ""]
+- [Linux, "6.8.0-49-generic", kvm, ""]  # it counts stolen time
+- [Linux, "6.8.0-49-generic", microsoft, Hyper-V]
+- [Linux, "6.8.0-49-generic", vmware, VMware]
+- [Linux, "6.8.0-49-generic", "", ""]  # without systemd, or in an error
+- [Linux, "5.15.153.1-microsoft-standard-WSL2", "", WSL]
+- [Darwin, "25.1.0", "1", Apple's]
+- [Darwin, "25.1.0", "0", ""]
+- [Darwin, "25.1.0", "", ""]
+"""),
 )
 def test_a_hypervisor_that_hides_its_hosts_load_is_named(
     monkeypatch, system, release, printed, expected
@@ -305,12 +305,12 @@ def test_sessions_are_the_readers_on_computers_of_the_kind_that_measured_them(ou
 @pytest.mark.parametrize("is_checkout", [True, False])
 @pytest.mark.parametrize(
     ("missing", "asked", "said", "packages"),
-    [
-        ((), ["plan"], "no framework is installed; allowed: PyTorch,", "torch torchvision"),
-        ((), ["measure", "a:b"], "networks train in PyTorch, missing here", "torch torchvision"),
-        (("papermill",), ["plan"], "notebooks run in papermill, missing", "papermill"),
-        (("papermill", "ipykernel"), ["report"], "papermill, ipykernel", "papermill ipykernel"),
-    ],
+    yaml.safe_load("""
+- [[], [plan], "no framework is installed; allowed: PyTorch,", torch torchvision]
+- [[], [measure, "a:b"], "networks train in PyTorch, missing here", torch torchvision]
+- [[papermill], [plan], "notebooks run in papermill, missing", papermill]
+- [[papermill, ipykernel], [report], "papermill, ipykernel", papermill ipykernel]
+"""),
 )
 def test_what_is_not_installed_is_named_with_the_command_that_installs_it(
     is_checkout, missing, asked, said, packages, command, monkeypatch

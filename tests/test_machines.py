@@ -2,11 +2,8 @@
 
 from dataclasses import asdict, replace
 
-import pytest
-
 from benchbook.machine import identity
 from benchbook.report import machines
-from benchbook.rows import crosschecks
 from made.rows import make_row, make_rows
 
 MACHINE = replace(
@@ -66,21 +63,3 @@ def test_what_is_not_told_is_missing_and_said_and_without_rows_there_is_no_machi
         assert each[["machine", "chip", "sessions", "rows"]].tolist() == ["desk", "Chip A", 1, 2]
         assert each[["cores", "memory_gib", "accelerator", "system"]].isna().all()
     assert table().columns.tolist() == machines.COLUMNS
-
-
-@pytest.mark.parametrize(
-    ("own", "names"),
-    [
-        ((), ["desk (aaaa)", "desk (bbbb)", "desk (unknown)", "desk", "attic"]),
-        (("s-1",), ["desk", "desk (bbbb)", "desk (unknown)", "desk (unknown)", "attic"]),
-        (("s-1", "s-2", "s-3", "s-4"), ["desk", "desk", "desk", "desk", "attic"]),
-    ],
-)
-def test_different_computers_under_one_name_are_told_apart(own, names):
-    kinds = [{"fingerprint": "aaaa1111"}, {"fingerprint": "bbbb2222"}, {}]
-    described = {f"run-{place}": {"machine": about} for place, about in enumerate(kinds, 1)}
-    rows = [make_row(run_id=f"run-{place}", session=f"s-{place}") for place in range(1, 5)]
-    rows = make_rows([*rows, make_row(run_id="run-1", machine="attic")])
-    assert crosschecks.by_owner(rows, described, own)["machine"].tolist() == names
-    alike = crosschecks.by_owner(rows.iloc[[0, 3]], described, ())
-    assert set(alike["machine"]) == {"desk"}

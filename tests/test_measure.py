@@ -12,6 +12,7 @@ from typing import get_args
 
 import pynvml
 import pytest
+import yaml
 
 from benchbook.frameworks import devices, survey
 from benchbook.frameworks.devices import Device
@@ -96,55 +97,33 @@ def test_a_window_has_the_page_faults_of_its_own_memory(monkeypatch, log, counte
         assert timed.page_faults is None
 
 
-# The mJ of each part when a window of 2 s begins, and when it ends.
-@pytest.mark.parametrize(
-    ("method", "moving", "before", "after", "joules"),
-    [
-        ("nvml", [1], {1: 7000.0}, {1: 19_500.0}, 12.5),
-        ("nvml", [0, 1], {0: 0.0, 1: 5.0}, {0: 300.0, 1: 305.0}, 0.6),
-        ("rapl", [0, 1], {0: 0.0, 1: 0.0}, {0: 3000.0, 1: 4500.0}, 7.5),
-        ("apple_ioreport", CHIP, dict.fromkeys(PARTS, 5), dict.fromkeys(PARTS, 405), 2.0),
-        (
-            "apple_ioreport",
-            CHIP[:1],
-            {"cpu_total_mj": 0, "gpu_mj": 0},
-            {"cpu_total_mj": 1500, "gpu_mj": 0},
-            1.5,
-        ),
-        # A counter stands, or there is none: of one of two GPUs; of the chip's CPU, or of its GPU,
-        # which is measured.
-        ("nvml", [0], {0: 7.0}, {0: 7.0}, None),
-        ("nvml", [0, 1], {0: 0.0, 1: 5.0}, {0: 300_000.0, 1: 5.0}, None),
-        (
-            "apple_ioreport",
-            CHIP[:1],
-            {"cpu_total_mj": 0, "dram_mj": 0},
-            {"cpu_total_mj": 0, "dram_mj": 940},
-            None,
-        ),
-        (
-            "apple_ioreport",
-            CHIP,
-            {"cpu_total_mj": 0, "gpu_mj": 0},
-            {"cpu_total_mj": 1500, "gpu_mj": 0},
-            None,
-        ),
-        ("apple_ioreport", CHIP, {"cpu_total_mj": 0}, {"cpu_total_mj": 1500}, None),
-        ("nvml", [0], {}, {0: 5000.0}, None),
-        # One went back.
-        ("nvml", [0, 1], {0: 0.0, 1: 5000.0}, {0: 12_500.0, 1: 2000.0}, None),
-        (
-            "apple_ioreport",
-            CHIP[:1],
-            {"cpu_total_mj": 0, "ane_mj": 1},
-            {"cpu_total_mj": 1500, "ane_mj": 0},
-            None,
-        ),
-    ],
-)
+# Of a method the counters that moved, the mJ of each part when a window of 2 s begins, and when it
+# ends, and the joules; of Apple's parts a number is that of each.
+JOULES = """
+- [nvml, [1], {1: 7000.0}, {1: 19500.0}, 12.5]
+- [nvml, [0, 1], {0: 0.0, 1: 5.0}, {0: 300.0, 1: 305.0}, 0.6]
+- [rapl, [0, 1], {0: 0.0, 1: 0.0}, {0: 3000.0, 1: 4500.0}, 7.5]
+- [apple_ioreport, &chip [cpu_total_mj, gpu_mj], 5, 405, 2.0]
+- [apple_ioreport, &cpu [cpu_total_mj], {cpu_total_mj: 0, gpu_mj: 0}, {cpu_total_mj: 1500, gpu_mj: 0}, 1.5]
+# A counter stands, or there is none: of one of two GPUs; of the chip's CPU, or of its GPU, which is measured.
+- [nvml, [0], {0: 7.0}, {0: 7.0}, null]
+- [nvml, [0, 1], {0: 0.0, 1: 5.0}, {0: 300000.0, 1: 5.0}, null]
+- [apple_ioreport, *cpu, {cpu_total_mj: 0, dram_mj: 0}, {cpu_total_mj: 0, dram_mj: 940}, null]
+- [apple_ioreport, *chip, {cpu_total_mj: 0, gpu_mj: 0}, {cpu_total_mj: 1500, gpu_mj: 0}, null]
+- [apple_ioreport, *chip, {cpu_total_mj: 0}, {cpu_total_mj: 1500}, null]
+- [nvml, [0], {}, {0: 5000.0}, null]
+# One went back.
+- [nvml, [0, 1], {0: 0.0, 1: 5000.0}, {0: 12500.0, 1: 2000.0}, null]
+- [apple_ioreport, *cpu, {cpu_total_mj: 0, ane_mj: 1}, {cpu_total_mj: 1500, ane_mj: 0}, null]
+"""
+
+
+@pytest.mark.parametrize(("method", "moving", "before", "after", "joules"), yaml.safe_load(JOULES))
 def test_joules_are_those_of_counters_that_moved_and_missing_in_a_doubtful_window(
     clock, method, moving, before, after, joules
 ):
+    if isinstance(before, int):
+        before, after = dict.fromkeys(PARTS, before), dict.fromkeys(PARTS, after)
     reads = iter([before, after])
     sensor = Counters(method=method, read=lambda: next(reads), moving=moving)
     sensor.begin()

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import yaml
 
 from benchbook.judging import verdicts
 from benchbook.machine import condition, contention, launch
@@ -157,15 +158,6 @@ def test_the_next_process_runs_after_one_that_failed_if_it_may_end_better(played
     assert list(played(3, faults).finished().values()) == statuses
 
 
-def test_processes_that_fail_have_a_row_each(measure, tmp_path):
-    done = measure(3, {1: "exit", 2: "raise"})
-    assert json.loads(done.stdout) == {"1": "crashed", "2": "crashed"}, done.stderr
-    rows = records.merge(tmp_path / "runs")
-    assert rows["run_id"].nunique() == 2
-    failed = set(rows.loc[rows["status"] == "crashed", "message"].str.partition(";")[0])
-    assert failed == {"the process ended with exit status 3", "RuntimeError: planted"}
-
-
 def test_a_killed_measurement_continues_with_the_process_that_it_lacks(measure, tmp_path):
     assert measure(3, {2: "kill"}).returncode == -signal.SIGKILL
     before = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*.csv")}
@@ -188,23 +180,19 @@ ENOUGH = {"fewest_processes": 2, "processes_part": 0.09}
 
 @pytest.mark.parametrize(
     ("faults", "factors", "count"),
-    [
-        ({2: "kill"}, (1, 1, 1, 1, 1), 2),
-        ({1: "crashed"}, (1, 1, 1, 1, 1), 3),  # two that ended well
-        ({3: "kill"}, (1, 1.15, 1.07, 1.07, 1), 4),
-        ({}, (1, 2, 1, 2, 1), 5),  # all that are allowed
-    ],
+    yaml.safe_load("""
+- [{2: kill}, [1, 1, 1, 1, 1], 2]
+- [{1: crashed}, [1, 1, 1, 1, 1], 3]  # two that ended well
+- [{3: kill}, [1, 1.15, 1.07, 1.07, 1], 4]
+- [{}, [1, 2, 1, 2, 1], 5]  # all that are allowed
+"""),
 )
 def test_a_point_ends_when_it_is_known_and_after_a_kill_too(played, faults, factors, count):
     assert sorted(played(5, faults, factors, **ENOUGH).finished()) == [*range(1, count + 1)]
 
 
 @pytest.mark.parametrize(
-    ("given", "order"),
-    [
-        ({"variant": "reference"}, [1, 0, 2]),
-        ({"variant": "tuned"}, [0, 1, 2]),
-    ],
+    ("given", "order"), [({"variant": "reference"}, [1, 0, 2]), ({"variant": "tuned"}, [0, 1, 2])]
 )
 def test_the_first_number_waits_for_no_comparison_and_a_search_comes_first(played, given, order):
     assert [*played(2, num_parity_steps=1, **given).finished()] == order
@@ -212,12 +200,12 @@ def test_the_first_number_waits_for_no_comparison_and_a_search_comes_first(playe
 
 @pytest.mark.parametrize(
     ("patience", "busy", "faults", "count", "used", "is_unstable"),
-    [
-        (60.0, [2], {}, 3, 2, False),
-        (60.0, [2], {3: "kill"}, 3, 3, False),  # the killed process has windows
-        (0.0, [2], {}, 2, 2, True),  # both count, as there is no other
-        (4.0, [1], {}, 2, 2, True),  # the first one took 5 s
-    ],
+    yaml.safe_load("""
+- [60.0, [2], {}, 3, 2, false]
+- [60.0, [2], {3: kill}, 3, 3, false]  # the killed process has windows
+- [0.0, [2], {}, 2, 2, true]  # both count, as there is no other
+- [4.0, [1], {}, 2, 2, true]  # the first one took 5 s
+"""),
 )
 def test_what_others_disturbed_is_measured_again_and_does_not_count_while_there_is_patience(
     played, patience, busy, faults, count, used, is_unstable

@@ -4,7 +4,6 @@ import psutil
 import pytest
 import torch
 
-from benchbook.studies.mnist_speedup import network_torch
 from benchbook.studies.mnist_speedup import plan as mnist
 from benchbook.studies.mnist_speedup.network_torch import (
     ByteDropout,
@@ -87,24 +86,6 @@ def test_the_gradient_of_pooling_keeps_the_memory_format():
     pooled.register_hook(seen.append)
     pooled.flatten(1).square().sum().backward()
     assert seen[0].is_contiguous(memory_format=torch.channels_last)
-
-
-@pytest.mark.parametrize("data_resident", [True, False])
-def test_evaluation_is_the_mean_over_all_test_images(tiny, data_resident, monkeypatch):
-    monkeypatch.setattr(network_torch, "TEST_BATCH_SIZE", 8)  # 20 images: batches of 8, 8 and 4
-    workload = _controlled(tiny, data_resident=data_resident)
-    pixels = torch.from_numpy((tiny.test_images / 255 - 0.1307) / 0.3081).float().unsqueeze(1)
-    with torch.no_grad():
-        outputs = workload.model.eval()(pixels)
-    workload.model.train()
-    evaluation = workload.evaluate()
-    assert float(evaluation.loss) == pytest.approx(
-        -outputs[range(20), tiny.test_labels].mean().item(), rel=1e-5
-    )
-    assert float(evaluation.accuracy) == pytest.approx(
-        (outputs.argmax(1).numpy() == tiny.test_labels).mean()
-    )
-    assert workload.model.training
 
 
 def test_loading_processes_stay_from_epoch_to_epoch_and_deliver_what_each_epoch_has(tiny):

@@ -41,33 +41,6 @@ def measure(**columns):
     return folder
 
 
-def test_a_pack_holds_rows_and_manifests_and_nothing_else():
-    measure()
-    measure(run_id="run-2", seconds=4.0, samples_per_second=160.0)
-    measure(machine="attic")
-    path, rows = CHECKS.pack("desk")
-    with zipfile.ZipFile(path) as archive:
-        assert archive.namelist() == [
-            CSV,
-            MANIFEST,
-            CSV.replace("run-1", "run-2"),
-            MANIFEST.replace("run-1", "run-2"),
-        ]
-    assert path == layout.outputs() / "desk.zip"
-    assert len(rows) == 4
-
-
-def test_a_newer_pack_adds_its_new_runs_to_an_older(tmp_path, monkeypatch):
-    measure()
-    older, _ = CHECKS.pack("desk", tmp_path / "older.zip")
-    measure(run_id="run-2", seconds=4.0, samples_per_second=160.0)
-    newer, _ = CHECKS.pack("desk", tmp_path / "newer.zip")
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "elsewhere"))
-    for path in (older, newer, older):
-        CHECKS.add(path)
-    assert len(records.merge(layout.runs("desk"))) == 4
-
-
 def test_no_rows_an_unfinished_run_a_wrong_place_and_a_private_path_are_not_packed(outputs):
     measure(machine="attic")
     with pytest.raises(

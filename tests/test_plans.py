@@ -5,13 +5,11 @@ import dataclasses
 import importlib
 import math
 import pickle
-from typing import Literal, get_origin
 
 import numpy
 import pytest
 import yaml
 
-from benchbook import studies
 from benchbook.datasets import Collection, Dataset, Pictures, Text
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device, Group
@@ -47,45 +45,6 @@ def plan(study: str, framework: str | None = None, **choices):
     return PLANS[study](
         **{"dataset": small.data(study), "device": device, "batch_size": 8} | own | choices
     )
-
-
-def taken_and_refused(field):
-    """Return values that a parameter takes, its bounds among them, and some of another type or
-    just beyond those."""
-    if get_origin(field.annotation) is Literal:
-        return [field.default], ["no such", 1]
-    beyond = [("ge", -1), ("gt", 0), ("le", 1)]
-    bounds = [
-        (name, getattr(part, name), step)
-        for part in field.metadata
-        for name, step in beyond
-        if hasattr(part, name)
-    ]
-    others = {bool: [1, "yes"], int: [1.5, "1", True], float: ["1", math.nan], str: [1, None]}[
-        field.annotation
-    ]
-    allowed = [field.annotation(bound) for name, bound, _ in bounds if name != "gt"]
-    return [field.default, *allowed], [
-        *others,
-        [1],
-        *(field.annotation(bound + step) for _, bound, step in bounds),
-    ]
-
-
-@pytest.mark.parametrize("study", studies.names())
-def test_every_parameter_is_explained_takes_its_bounds_and_refuses_what_is_beyond_them(study):
-    for name, field in parameters.model(study).model_fields.items():
-        assert field.description or name in ("variant", "framework", "device", "dataset"), name
-        taken, refused = taken_and_refused(field)
-        for value in taken:
-            assert parameters.check(study, {name: value}) == {name: value}
-        for value in refused:
-            with pytest.raises(ValueError, match=rf"^{study}: {name} is .*; allowed: "):
-                parameters.check(study, {name: value})
-    with pytest.raises(
-        ValueError, match=f"^{study} has no parameter 'colour' .value 1.; allowed: .*device"
-    ):
-        parameters.check(study, {"colour": 1})
 
 
 def test_words_and_multiples_are_refused_by_name():

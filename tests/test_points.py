@@ -68,12 +68,6 @@ def test_differing_parameters_are_those_that_are_not_the_default_wherever_the_da
     )  # the same hash as a fraction's
 
 
-def test_the_budget_is_left_out_of_the_readable_name_and_not_of_the_hash():
-    plain, longer = (point_name(STUDY, DEFAULTS | {"num_windows": number}) for number in (1, 6))
-    assert {points.HASH.sub("", name) for name in (plain, longer)} == {"reference-cpu"}
-    assert plain != longer
-
-
 def test_a_point_has_a_title_for_people_from_its_parameters():
     changed = {
         "batch_size": 16,

@@ -10,7 +10,6 @@ import numpy
 import pandas
 import pytest
 
-from benchbook.judging import wording
 from benchbook.machine import layout
 from benchbook.record import chips, observations, predict, rules
 from benchbook.record.predict import Estimate, Question, Unknown
@@ -170,42 +169,6 @@ def test_the_nearest_figures_are_of_the_same_work_and_chip_if_any():
     best = predict.nearest(Question("RTX 4090", "resnet50", "amp_fp16")).iloc[0]
     assert (best["chip"], round(best["rate"])) == ("NVIDIA RTX 4090", 1301)
     assert "github" in best["source"]
-
-
-def test_an_answer_says_how_sure_it_is(script):
-    known, other = (
-        predict.rate(Question(chip, "resnet50", "bf16")) for chip in ("RTX 3090", "RTX 4090")
-    )
-    own = script.hidden()
-    own = own[own["group"].eq("NVIDIA, half")]
-    median = numpy.expm1(own["error"]).abs().median()
-    assert known.basis == other.basis
-    assert known.basis.startswith(
-        f"half of such predictions are within {wording.percent(median)}, and "
-    )
-    assert (
-        f"{len(own)} published rates of NVIDIA, half, each hidden with its chip and publication)"
-        in known.basis
-    )
-
-
-def test_a_small_batch_takes_no_shorter_step_than_any_on_record():
-    small = Question("H100 80GB SXM", "resnet50", "amp_fp16", batch_size=4)
-    rate = predict.rate(small)
-    assert 4 / rate.high >= predict.shortest_step() * (1 - 1e-9)
-    assert predict.rate(Question("H100 80GB SXM", "resnet50", "amp_fp16")).value > 2 * rate.value
-
-
-def test_16_bits_without_matrix_units_are_a_family_of_their_own():
-    names = ("P100", "M1", "V100", "T4")
-    families = {
-        chip: observations.chip_figures(chips.resolve(chip), "amp_fp16")["family"] for chip in names
-    }
-    plain = observations.PLAIN_HALF
-    assert families == {"P100": plain, "M1": plain, "V100": "half", "T4": "half"}
-    assert numpy.exp(
-        observations.chip_figures("NVIDIA RTX 3090", "amp_fp16")["peak"]
-    ) == pytest.approx(71.37)
 
 
 def test_one_question_has_one_answer_alone_or_among_others():

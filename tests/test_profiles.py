@@ -289,6 +289,8 @@ GIVEN = r"""
 - [{num_windows: 3}, "num_windows is a key of budget; allowed: budget={'num_windows': 3}"]
 - [{budget: {windows: 3}}, "budget has no key 'windows' .value 3.; allowed: num_processes, "]
 - [{budget: {num_windows: "3"}}, "num_windows is '3'; allowed: a valid integer"]
+- [{data_resident: 1}, "data_resident is 1; allowed: a valid boolean"]
+- [{batch_size: 0}, "batch_size is 0; allowed: greater than"]
 - [{budget: 3}, "budget is 3; allowed: a profile's name or a dict of its keys"]
 - [{budget: quickly}, "unknown profile 'quickly'; allowed: "]
 - [{budget: '{"windows": 3}'}, "budget has no key 'windows' .value 3.; allowed: num_processes, "]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pandas
 import pytest
+import yaml
 
 from benchbook.measuring import protocol, sensors
 from benchbook.measuring.protocol import Amount
@@ -290,12 +291,12 @@ def test_an_evaluation_without_a_loss_is_a_row_without_one(record, clock):
 
 @pytest.mark.parametrize(
     ("step_seconds", "num_workers", "samples_per_window", "num_steps", "searches"),
-    [
-        (0.5, 0, 4, 20, False),
-        (0.5, 2, 4, 4, True),  # the loader's work is not in these seconds
-        (0.5, 2, 80, 20, False),  # but can only make a window longer
-        (0.0, 0, 4, 4, True),  # the warm-up was too short to tell
-    ],
+    yaml.safe_load("""
+- [0.5, 0, 4, 20, false]
+- [0.5, 2, 4, 4, true]  # the loader's work is not in these seconds
+- [0.5, 2, 80, 20, false]  # but can only make a window longer
+- [0.0, 0, 4, 4, true]  # the warm-up was too short to tell
+"""),
 )
 def test_the_warm_up_tells_the_steps_of_a_window(
     record, clock, step_seconds, num_workers, samples_per_window, num_steps, searches

@@ -50,11 +50,7 @@ def test_every_make_variable_exists():
 def test_make_names_a_variable_of_python_and_does_not_pass_it_on(name):
     words = ["make", "--no-print-directory", "--eval", f"shown: ; @echo home $${name}", "shown"]
     made = subprocess.run(
-        words,
-        capture_output=True,
-        text=True,
-        cwd=layout.root(),
-        env=os.environ | {name: "2"},
+        words, capture_output=True, text=True, cwd=layout.root(), env=os.environ | {name: "2"}
     )
     assert (made.stdout, f"{name}=2 is not used" in made.stderr) == ("home\n", True)
 
@@ -132,10 +128,6 @@ def test_the_readme_lists_every_notebook_and_profile():
         assert f"`{path.stem}`" in read("README.md")
 
 
-def test_the_readme_is_short():
-    assert len(re.findall(r"\S*\w\S*", re.sub(r"<!--.*?-->", "", read("README.md")))) <= 900
-
-
 @pytest.mark.parametrize("name", ["pairs.svg", "pairs-dark.svg"])
 def test_the_readmes_picture_shows_the_pairs_of_its_table(name):
     assert f".github/{name}" in read("README.md")
@@ -165,21 +157,13 @@ def test_the_example_of_plain_papermill_names_parameters_that_exist():
     assert parameter in profiles.declared(study)
 
 
-BENCHMARKS = {path.stem: path for path in (layout.root() / "benchmarks").glob("*.py")}
-
-
-@pytest.mark.parametrize(
-    "name", sorted(BENCHMARKS.keys() - {"networks"})
-)  # whose torch operator is registered once
-def test_every_benchmark_finds_what_it_imports(name):
-    assert callable(runpy.run_path(str(BENCHMARKS[name])).get("main"))
-
-
 @pytest.mark.parametrize(
     "name", ["squeezenet1_0", "nanogpt_char_small", "simclr_resnet18"]
 )  # one of each source
 def test_activations_on_record_are_those_that_the_script_counts(name):
-    counted = runpy.run_path(str(BENCHMARKS["fit_memory"]))["activation_bytes"](name)
+    counted = runpy.run_path(str(layout.root() / "benchmarks" / "fit_memory.py"))[
+        "activation_bytes"
+    ](name)
     assert counted == networks.table().loc[name, "activation_bytes"]
 
 

@@ -16,7 +16,6 @@ from benchbook.frameworks.workload import Settings
 from benchbook.measuring import failures, parity
 from benchbook.studies.resnet50_cost import inputs, weights
 from benchbook.studies.resnet50_cost import plan as resnet50
-from benchbook.studies.resnet50_cost.network_torch import parameter_groups
 from benchbook.studies.resnet50_cost.plan import Plan
 from made.fakes import CPU, run
 
@@ -114,19 +113,6 @@ def test_rows_say_whether_batch_norms_see_the_whole_batch(framework, count, said
     process.device.framework = framework
     Plan.start(process, None)
     process.run.add_settings.assert_called_once_with(batch_norm=said)
-
-
-def test_weight_decay_takes_all_but_batch_norms(synthetic):
-    decayed, spared = parameter_groups(synthetic.model)
-    assert (decayed["weight_decay"], spared["weight_decay"]) == (1e-4, 0.0)
-    norms = [
-        module for module in synthetic.model.modules() if isinstance(module, torch.nn.BatchNorm2d)
-    ]
-    assert len(norms) == 53
-    assert {id(part) for part in spared["params"]} == {
-        id(part) for norm in norms for part in norm.parameters()
-    }
-    assert len(decayed["params"]) == 53 + 2  # the convolutions, the head's kernel and its bias
 
 
 def test_synthetic_images_are_made_once_and_stay_as_a_step_needs_them():

@@ -16,7 +16,6 @@ from unittest import mock
 
 import psutil
 import pytest
-import yaml
 
 from benchbook.commands import output
 from benchbook.frameworks import survey
@@ -66,9 +65,9 @@ def make_study(project: Path, outputs: Path, *words: str, **settings: str) -> su
 
 
 @pytest.mark.notebook
-def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(project, tmp_path):
-    """The whole way of `make study`, on a study that nothing but its own folder, notebook and
-    profile names."""
+def test_a_killed_study_goes_on_and_every_point_is_measured_once(project, tmp_path):
+    """The way of `make study` but for its report, on a study that nothing but its own folder,
+    notebook and profile names."""
     outputs, hang = tmp_path / "outputs", {"TOY_HANGS": "controlled"}
     folder = outputs / "runs" / "007" / "toy"
 
@@ -97,10 +96,12 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(proje
     assert (outputs / "state" / "007" / ".session").read_text() == rows["session"].unique().item()
     assert not (outputs / "report").exists()
 
-    last = make_study(project, outputs, "MACHINE=007")
-    text = last.communicate(timeout=600)[0]
-    assert last.returncode == 0, text
-    assert "2/2" in text
+    last = make_study(
+        project, outputs, "MACHINE=007"
+    )  # test_wheel.py writes a report of such a study
+    wait_for(lambda: len([*outputs.glob("state/**/done")]) == 2, last)
+    last.kill()
+    assert "2/2" in last.communicate(timeout=60)[0]
     assert {path: path.read_bytes() for path in folder.glob("reference-*/*.csv")} == before
     rows = records.merge(folder)
     assert rows["session"].nunique() == 1
@@ -118,12 +119,6 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(proje
         "reference": phases,
     }
     assert not list(folder.rglob("*.running"))
-
-    page = (outputs / "report" / "90_aggregate.html").read_text()
-    assert "What does a toy cost?" in page
-    assert (
-        "What does a toy cost?" in (outputs / "report" / "50_toy.html").read_text()
-    )  # its newest executed notebook
 
 
 def test_a_point_without_rows_is_an_error_that_names_it(outputs):
@@ -361,19 +356,6 @@ def test_time_is_estimated_from_the_rate_of_the_nearest_point_with_bounds(
     _, said = command("plan", "--profile", "paper", "--studies", "mnist_speedup", "--device", "cpu")
     assert re.search(r"Estimate for 7 of 7 points: .* \(.* to .*\)\. Limit", said)
     assert re.search(r"Slurm cluster: .* node-hours in 1 job\.", said)
-
-
-# Of points that have run, seconds and estimates; estimates of later ones; and the seconds left.
-LEFT = """
-- [[[30.0, 20.0]], [10.0, 40.0], 75.0]  # starts and waits make every point longer than estimated
-- [[[30.0, .nan]], [.nan], 30.0]
-- [[[30.0, 20.0], [10.0, 20.0]], [.nan, 20.0], 40.0]
-"""
-
-
-@pytest.mark.parametrize(("spent", "later", "left"), yaml.safe_load(LEFT))
-def test_the_time_left_is_scaled_by_what_points_have_taken(spent, later, left):
-    assert session._left(spent, later) == left
 
 
 def test_a_plan_tells_dollars_of_windows_of_a_given_time(desk, command):

@@ -2,88 +2,51 @@
 
 import math
 
-import numpy
 import pandas
 import pytest
+import yaml
 
 from benchbook.judging import intervals, statistics
 from benchbook.machine import condition
 from made.rows import make_row, make_rows, windows
+from made.study_rows import NOTHING
+
+# Windows and failures of a point, and its status, message and number of windows.
+OUTCOMES = """
+- [[{rates: [100, 200]}, {status: out_of_memory, message: 9 GB, index: 2}], [out_of_memory, 9 GB, 2]]
+- [[{status: unavailable, message: no cuda, phase: setup, batch_size: null}], [unavailable, no cuda, 0]]
+- [[{rates: [100, 200]}, {status: diverged, index: 2}], [diverged, null, 3]]
+- [[{rates: [100]}, {status: interrupted, index: 1}], [interrupted, null, 1]]
+- [[{rates: [100]}, {status: interrupted, index: 1}, {rates: [100], run_id: run-2}], [ok, null, 2]]
+- [[{rates: [100]}, {status: crashed, index: 1}, {rates: [100], run_id: run-2}],
+   [ok, "1 of 2 processes failed: crashed", 2]]
+- [[{status: crashed, run_id: run-0, phase: setup}, {rates: [100, 200]}], [ok, "1 of 2 processes failed: crashed", 2]]
+- [[{status: out_of_memory, message: 9 GB, run_id: run-0}, {rates: [100, 200]}],
+   [ok, "1 of 2 processes failed: out of memory (9 GB)", 2]]
+- [[{status: crashed, run_id: run-0}, {rates: [1]}, {status: diverged, index: 2}], [diverged, null, 2]]
+"""
 
 
-def test_the_spread_is_half_the_noise_of_windows_around_their_process_without_its_warm_up():
-    series = statistics.warmed_up([100, 80, 100, 125, 99, 700, 700, 101], list("aaaabbbb"))
-    assert [each.tolist() for each in series] == [
-        [100, 80, 100, 125],
-        [700, 700, 101],
-    ]  # 99 carries a warm-up
-    quiet = statistics.warmed_up([100, 80, 100, 125, 700, 700], list("aaaabb"))
-    assert statistics.spread(quiet) == pytest.approx(0.6745 * math.log(1.25) * (2 / 4) ** 0.5)
-    assert statistics.spread([numpy.array([5.0])]) == 0
-
-
-def failure(status, message=None, **columns):
-    """Return the row of a run that ended so."""
-    return make_row(
-        samples_per_second=None,
-        samples=None,
-        seconds=None,
-        status=status,
-        message=message,
-        **columns,
-    )
-
-
-ONE_OF_TWO = "1 of 2 processes failed: crashed"
-
-
-@pytest.mark.parametrize(
-    ("rows", "expected"),
-    [
-        (
-            [*windows([100, 200]), failure("out_of_memory", "9 GB", index=2)],
-            ("out_of_memory", "9 GB", 2),
-        ),
-        (
-            [failure("unavailable", "no cuda", phase="setup", batch_size=None)],
-            ("unavailable", "no cuda", 0),
-        ),
-        ([*windows([100, 200]), make_row(index=2, status="diverged")], ("diverged", None, 3)),
-        ([*windows([100]), failure("interrupted", index=1)], ("interrupted", None, 1)),
-        (
-            [*windows([100]), failure("interrupted", index=1), *windows([100], run_id="run-2")],
-            ("ok", None, 2),
-        ),
-        (
-            [*windows([100]), failure("crashed", index=1), *windows([100], run_id="run-2")],
-            ("ok", ONE_OF_TWO, 2),
-        ),
-        (
-            [failure("crashed", run_id="run-0", phase="setup"), *windows([100, 200])],
-            ("ok", ONE_OF_TWO, 2),
-        ),
-        (
-            [failure("out_of_memory", "9 GB", run_id="run-0"), *windows([100, 200])],
-            ("ok", "1 of 2 processes failed: out of memory (9 GB)", 2),
-        ),
-        (
-            [
-                failure("crashed", run_id="run-0"),
-                *windows([1]),
-                make_row(index=2, status="diverged"),
-            ],
-            ("diverged", None, 2),
-        ),
-    ],
-)
-def test_a_failure_is_its_points_outcome_unless_another_run_measured_it(rows, expected):
-    summary = statistics.summarise(make_rows([*rows, *windows([5], point="another")])).set_index(
-        "point"
-    )
-    line = summary.loc["reference-cpu"]
+@pytest.mark.parametrize(("parts", "expected"), yaml.safe_load(OUTCOMES))
+def test_a_failure_is_its_points_outcome_unless_another_run_measured_it(parts, expected):
+    rows = windows([5], point="another")
+    for part in parts:
+        nothing = NOTHING if part.get("status") != "diverged" else {}
+        rows += windows(**part) if "rates" in part else [make_row(**nothing | part)]
+    line = statistics.summarise(make_rows(rows)).set_index("point").loc["reference-cpu"]
     message = None if pandas.isna(line["message"]) else line["message"]
-    assert (line["status"], message, line["num_windows"]) == expected
+    assert [line["status"], message, line["num_windows"]] == expected
     assert pandas.isna(line["samples_per_second"]) == (expected[2] == 0)
+
+
+def test_accuracy_is_the_median_of_last_tests_and_a_counter_that_stands_has_no_joules():
+    rows = windows([100] * 3, energy_joules=0.0, energy_method="nvml", energy_boundary="board")
+    for repeat, tests in enumerate(([0.1, 0.5], [0.2, 0.7], [0.9, 0.6])):
+        of_repeat = {"phase": "evaluate", "repeat": repeat}
+        rows += [make_row(index=n, accuracy=each, **of_repeat) for n, each in enumerate(tests)]
+    [line] = statistics.summarise(make_rows(rows)).to_dict("records")
+    assert line["accuracy"] == 0.6
+    assert math.isnan(line["energy_low"])
 
 
 @pytest.mark.parametrize(
@@ -104,50 +67,6 @@ def test_sessions_of_a_virtual_machines_cpu_differ_by_more(device, stolen, hyper
     assert line["between_sessions"] == between
     parts = 1.96 * between, intervals.half_widths(0.0, 2)[0]
     assert math.log(line["high"] / line["low"]) / 2 == pytest.approx(math.hypot(*parts), rel=1e-3)
-
-
-def test_a_summary_has_the_medians_of_the_training_windows_alone():
-    board = {"energy_method": "nvml", "energy_boundary": "board", "samples": 600, "seconds": 2.0}
-    rows = [
-        *windows([100, 400, 300], run_id="run-1", input_seconds=0.5, energy_joules=60.0, **board),
-        *windows([200], run_id="run-2", input_seconds=1.0, energy_joules=30.0, **board),
-        *windows([9999], run_id="run-1", phase="compile"),
-        *windows([9999], run_id="run-1", phase="warmup"),
-        *(
-            make_row(
-                phase="evaluate",
-                repeat=repeat,
-                index=index,
-                samples_per_second=9999.0,
-                accuracy=accuracy,
-            )
-            for repeat, *tests in ((0, 0.1, 0.5), (1, 0.2, 0.7), (2, 0.9, 0.6))
-            for index, accuracy in enumerate(tests)
-        ),
-    ]
-    summary = statistics.summarise(make_rows(rows))
-    assert len(summary) == 1
-    line = summary.iloc[0]
-    assert line["samples_per_second"] == pytest.approx((300 * 200) ** 0.5)
-    assert line["spread"] == pytest.approx(
-        0.6745 * math.log(4 / 3) * (1 / 2 / 1) ** 0.5
-    )  # of 400 and 300
-    assert line["interval"] == line["energy_interval"] == "interval"
-    assert (line["num_processes"], line["num_windows"]) == (2, 4)
-    assert line["seconds_per_step"] == pytest.approx(64 / (300 * 200) ** 0.5)
-    waited = ["waited_low", "input_share_waited", "waited_high"]
-    assert line[waited].tolist() == [0.25, 0.25, 0.5]  # of 0.25, 0.25, 0.25, 0.5
-    assert line["energy_per_sample"] == pytest.approx((0.1 * 0.05) ** 0.5)
-    unmoved = windows([100] * 6, energy_joules=0.0, energy_method="nvml", energy_boundary="board")
-    for rows in ([make_row()], unmoved):
-        assert (
-            statistics.summarise(make_rows(rows))[["energy_low", "energy_high"]]
-            .isna()
-            .all(axis=None)
-        )
-    assert line["accuracy"] == 0.6  # the median of the last ones of repeats
-    assert (line["status"], line["message"]) == ("ok", None)
-    assert (line["machine"], line["batch_size"], line["model"]) == ("desk", 64, "mnist_cnn")
 
 
 # The second exact line, -2 + 3 x size, starts below zero: the best through zero, of relative

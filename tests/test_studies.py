@@ -3,7 +3,6 @@ Numbers: golden."""
 
 import functools
 import json
-import math
 import random
 import re
 
@@ -12,7 +11,6 @@ import pandas
 import pytest
 
 from benchbook import studies
-from benchbook.judging import wording
 from benchbook.report import closing
 from benchbook.studies.mnist_speedup import study as mnist
 from benchbook.studies.results.evidence import Evidence
@@ -134,26 +132,6 @@ def test_the_epoch_chart_draws_each_epoch_once_and_its_parts_end_where_it_does()
         "19.6 seconds",
         "20.4 seconds",
     ]
-
-
-def test_an_epoch_carries_the_error_of_its_evaluation_which_one_process_measured():
-    runs = [edges.loader([1000] * 2, run_id=f"run-{place}") for place in range(3)]
-    tested = mnist.epochs(evidence(*runs)).iloc[0]
-    alone = mnist.epochs(evidence(*runs[:2], runs[2][:-1])).iloc[0]
-    once = mnist.epochs(evidence(*[run[:-1] for run in runs[:2]], runs[2])).iloc[0]
-    part = once["evaluate_seconds"]
-    assert tested["evaluate_seconds"] == alone["evaluate_seconds"] == part
-    assert once["high"] - once["seconds"] > alone["high"] - alone["seconds"]
-    whole = once["seconds"] - once["evaluate_seconds"]
-    without = mnist.epochs(evidence(*[run[:-1] for run in runs])).iloc[0]
-    assert without["seconds"] == pytest.approx(whole)
-    squares = (without["high"] - whole) ** 2 + (part * (math.exp(1.96 * 0.17) - 1)) ** 2
-    assert once["high"] - once["seconds"] == pytest.approx(math.sqrt(squares), 1e-3)
-
-
-def test_rates_have_one_unit():
-    texts = [wording.quantity([value], "TFLOP/s")[0] for value in (2e15, 999.7e9, 5.9e10, 0)]
-    assert texts == ["2,000 TFLOP/s", "1.0 TFLOP/s", "0.059 TFLOP/s", "0 TFLOP/s"]
 
 
 def test_pictures_and_the_reading_say_how_far_off_they_are():

@@ -162,8 +162,3 @@ def test_how_busy_training_keeps_a_device_is_read_while_it_trains(
     assert record.path.exists() == (busy is not None)
     for row in trials.rows_tried(record.rows(), trials.BUSY).to_dict("records"):
         assert row["settings"]["busy"] == pytest.approx(busy, abs=0.1)
-
-
-def test_bfloat16_is_emulated_at_most_by_torch_on_a_cpu():
-    for device in (Device("cuda", "a GPU"), Device("cpu", "a chip", framework="jax")):
-        assert device.backend.emulated_units(device) == ()

@@ -234,24 +234,6 @@ def test_a_point_is_judged_by_the_training_windows_of_its_last_session():
     assert kinds(gpu, busy.assign(run_id="another")) == [(("unrecorded",),)]
 
 
-def test_a_summary_has_a_verdict_for_each_point_with_windows():
-    rows = [*windows(STEADY), *windows(STEADY, run_id="run-2")]
-    rows += [
-        make_row(point="short"),
-        make_row(point="failed", samples_per_second=None, status="crashed"),
-    ]
-    judged = verdicts.summarise(make_rows(rows)).set_index("point")["verdict"]
-    assert judged["reference-cpu"].kind == verdicts.STABLE
-    assert judged["short"].kind == verdicts.TOO_FEW
-    assert judged["failed"] is None
-    empty = verdicts.summarise(make_rows([]))
-    assert (len(empty), [*empty][:3], "verdict" in empty) == (
-        0,
-        ["machine", "study", "point"],
-        True,
-    )
-
-
 def session(name, *rates, **columns):
     """Return a session of a point: a process of six windows at each of these rates."""
     runs = [

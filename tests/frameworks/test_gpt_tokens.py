@@ -31,28 +31,8 @@ def build(words="", framework="mlx", **options):
     return gpt.Plan.build(datasets.load("excerpt"), device, "controlled", **sizes | options)
 
 
-def losses(workload, count=3):
-    return [
-        float(workload.step(batch))
-        for batch, _ in zip(workload.batches(0), range(count), strict=False)
-    ]
-
-
 def passes(workload, folder):
     return parity.check(workload, run(folder), 2).passed
-
-
-@pytest.mark.parametrize("options", [{}, {"lora_rank": 4}, {"data_resident": False}])
-def test_losses_operations_and_tests_are_torchs(options):
-    own, torchs = build(**options), build(framework="torch", **options)
-    assert losses(own) == pytest.approx(losses(torchs), rel=1e-5)
-    assert float(own.evaluate().loss) == pytest.approx(float(torchs.evaluate().loss), rel=1e-4)
-    assert own.trainable_parameters() == torchs.trainable_parameters()
-    counted = [
-        {name: made.description()[name] for name in ("parameters", "flops_per_sample")}
-        for made in (own, torchs)
-    ]
-    assert counted[0] == counted[1]
 
 
 @pytest.mark.parametrize("words", ["", "amp_bf16", "fused_attention compiled"])

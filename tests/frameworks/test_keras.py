@@ -68,6 +68,7 @@ def test_a_process_computes_with_one_framework_and_says_so():
         import_keras(other)
 
 
+@of_any
 def test_it_learns_and_reads_no_loss_meanwhile(data):
     made = workload(data)
     losses = [made.step(batch) for epoch in range(3) for batch in made.batches(epoch)]
@@ -76,19 +77,6 @@ def test_it_learns_and_reads_no_loss_meanwhile(data):
     )  # each is still on the device
     assert made.mean_loss(losses) == pytest.approx(numpy.mean([float(loss) for loss in losses]))
     assert made.mean_loss(losses[-6:]) < 0.7 * float(losses[0])
-    assert made.description()["compiled"] is (FRAMEWORK == "jax")
-
-
-def test_evaluation_weighs_batches_by_their_images_and_changes_nothing(data):
-    made = workload(data)
-    steps(made, 6)
-    images, labels = data
-    logits = made.network.predict(images)
-    numpy.testing.assert_array_equal(logits, made.network.predict(images))  # no dropout
-    found = made.evaluate()
-    assert float(found.accuracy) == pytest.approx((logits.argmax(1) == labels).mean())
-    assert float(found.loss) == pytest.approx(float(cross_entropy(logits, labels)), rel=1e-4)
-    assert (found.samples, found.metric) == (48, "top1")
 
 
 def test_the_same_seed_gives_the_same_training_and_leaves_pythons_own_alone(data):
@@ -116,6 +104,7 @@ def test_a_step_is_compiled_once(data):
     made.restore(made.snapshot())
     steps(made, 6)
     assert len(traced) == 1
+    assert made.description()["compiled"] is (FRAMEWORK == "jax")
 
 
 @pytest.mark.parametrize(
@@ -136,6 +125,7 @@ def test_every_precision_keeps_and_computes_what_it_says(data, precision, stored
     assert import_keras(FRAMEWORK).config.dtype_policy().name == "float32"  # afterwards as before
 
 
+@of_any
 def test_xla_changes_no_number_beyond_rounding(data):
     plain, compiled = (
         workload(data, settings=Settings(compiled=choice), make_model=without_dropout)

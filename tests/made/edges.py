@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 
 import pandas
+import yaml
 
 from benchbook.judging.verdicts import Verdict
 from benchbook.record import articles
@@ -21,23 +22,53 @@ from made.rows import make_row
 from made.study_rows import calibration, evidence, matrix, point, steps, tried
 
 NET, SIMCLR, SEGMENTATION = "mobilenetv2_energy", "simclr_epochs", "segmentation_scaling"
-BOARD = {"energy_joules": 320.0, "energy_method": "nvml", "energy_boundary": "board"}
-APPLE = {"device": "mps", "chip": "Apple M1", "session": "s"}
-BUSY = {
-    "as in the article": {},
-    "one process": {},
-    "another batch": {"batch_size": 64},
-    "its own way": {"variant": "controlled"},
-    "a CPU": {"device": "cpu"},
-}
-PARTS = {
-    "nothing else": {},
-    "a busy CPU": {"cpu_total_mj": 50.0},
-    "the neural engine": {"ane_mj": 5.0},
-    "several cores": {},
-    "a part without a counter": {"ane_mj": None},
-    "an unread process": None,
-}
+# What points and parts of a chip have, by the edges that use them; `ends` are those of processes.
+GIVEN = yaml.safe_load("""
+board: &board {energy_joules: 320.0, energy_method: nvml, energy_boundary: board}
+package: {energy_joules: 640.0, energy_method: rapl, energy_boundary: package, machine: attic}
+apple: {device: mps, chip: Apple M1, session: s}
+epochs: [{machine: attic}, {name: resident}, {dataset: digits-28px}, {framework: mlx}]
+loaders: [{machine: attic}, {device: cuda}, {dataset: digits-28px}, {batch_size: 256}]
+busy: {as in the article: {}, one process: {}, another batch: {batch_size: 64}, its own way: {variant: controlled},
+  a CPU: {device: cpu}}
+parts: {nothing else: {}, a busy CPU: {cpu_total_mj: 50.0}, the neural engine: {ane_mj: 5.0}, several cores: {},
+  a part without a counter: {ane_mj: null}, an unread process: null}
+converged:
+- {}
+- {losses: [2.0, 1.95, 1.94]}
+- {accuracy: 0.24}
+- {rates: [9.0]}
+- {settings: {weights: random}}
+- {losses: [2.0, .nan], status: diverged}
+- {dataset: pets-jpeg}
+- {dataset: cifar10-jpeg}
+- {rates: [9.0, 9.0]}
+- {settings: {trainable: true}}
+- {accuracy: 0.24, settings: {trainable: true}}
+whole: {settings: {trainable: true}, device: metal, image_size: 224}
+ends:
+- {}
+- {message: the process was ended by SIGABRT}
+- {phase: compile}
+- {phase: setup}
+- {message: "RuntimeError: SIGSEGV"}
+- {message: the process was ended by SIGKILL}
+- {status: interrupted}
+- {status: out_of_memory}
+- {status: unavailable}
+- {status: timeout}
+- {framework: torch}
+- {device: cpu}
+- {image_size: 160}
+- {variant: tuned}
+larger: {framework: tensorflow, dataset: cifar10, image_size: 128, batch_size: 64, device: metal}
+not simclr's: [{variant: tuned}, {dataset: shapes-32px}, {batch_size: 64}]
+simclr: {device: cuda, session: s, samples: 9984000, peak_memory_bytes: 1500000000}
+four: {count: 4, batch_size: 1024, device: tpu, precision: amp_bf16, dataset_samples: 1281167}
+gpt: {model: nanogpt_char, dataset: tinyshakespeare, sequence_length: 256, batch_size: 64}
+broken: {losses: [.nan], status: diverged, rates: [900]}
+""")
+BOARD, APPLE = GIVEN["board"], GIVEN["apple"]
 DIED = "the process was ended by SIGSEGV; it last printed: ..."
 net, autoencoder = functools.partial(point, NET), functools.partial(point, "vae_stability")
 Edge = tuple[str, Callable, object]
@@ -78,20 +109,10 @@ def of_mnist() -> Iterator[Edge]:
         phase="setup", status="unavailable", samples_per_second=None, batch_size=None, seconds=None
     )
     yield "failed before its windows", mnist.epochs, evidence([failed])
-    for change in (
-        {"machine": "attic"},
-        {"name": "resident"},
-        {"dataset": "digits-28px"},
-        {"framework": "mlx"},
-    ):
+    for change in GIVEN["epochs"]:
         both = evidence(loader([1000]), loader([4000], device="cuda", **change))
         yield f"epochs with another {[*change]}", mnist.speedups, mnist.epochs(both)
-    for change in (
-        {"machine": "attic"},
-        {"device": "cuda"},
-        {"dataset": "digits-28px"},
-        {"batch_size": 256},
-    ):
+    for change in GIVEN["loaders"]:
         both = evidence(loader([1200]), loader([2500], "resident", **change))
         yield f"loaders with another {[*change]}", mnist.shares, both
     pair = [loader([1000, 1001, 999, 1000, 1002, 998], device=device) for device in ("cpu", "cuda")]
@@ -138,13 +159,7 @@ def of_mobilenet() -> Iterator[Edge]:
         mobilenetv2.losses,
         evidence(*runs, changed(runs[0], repeat=1)),
     )
-    columns = (
-        {}, {"losses": (2.0, 1.95, 1.94)}, {"accuracy": 0.24}, {"rates": (9.0,)}, {"settings": {"weights": "random"}},
-        {"losses": (2.0, float("nan")), "status": "diverged"}, {"dataset": "pets-jpeg"}, {"dataset": "cifar10-jpeg"},
-        {"rates": (9.0, 9.0)},
-        {"settings": {"trainable": True}}, {"accuracy": 0.24, "settings": {"trainable": True}},
-    )  # fmt: skip
-    runs = [net(**change, machine=f"{change}") for change in columns]
+    runs = [net(**change, machine=f"{change}") for change in GIVEN["converged"]]
     yield "converged", mobilenetv2.convergence, evidence(*runs)
     trained = net((10, 20), settings={"trainable": True}, device="metal", **BOARD)
     others = [
@@ -156,19 +171,12 @@ def of_mobilenet() -> Iterator[Edge]:
     stuck = {"losses": (2.1, 2.1), "device": "metal"}
     slower = net(settings={"learning_rate": 1e-4}, machine="slower", **stuck)
     yield "stuck", mobilenetv2.STUDY.quantities, evidence(net(**stuck), slower)
-    package = {"energy_joules": 640.0, "energy_method": "rapl", "energy_boundary": "package"}
-    both = evidence(net((10, 20), **BOARD), net((10, 20), **package, machine="attic"))
+    both = evidence(net((10, 20), **BOARD), net((10, 20), **GIVEN["package"]))
     yield "joules of board and package", mobilenetv2.settings, both
-    own = {"settings": {"trainable": True}, "device": "metal", "image_size": 224}
-    ends = (
-        {}, {"message": "the process was ended by SIGABRT"}, {"phase": "compile"}, {"phase": "setup"},
-        *({"message": other} for other in ("RuntimeError: SIGSEGV", "the process was ended by SIGKILL")),
-        *({"status": other} for other in ("interrupted", "out_of_memory", "unavailable", "timeout")),
-        {"framework": "torch"}, {"device": "cpu"}, {"image_size": 160}, {"variant": "tuned"},
-    )  # fmt: skip
+    own = GIVEN["whole"]
     # the article's crash is a fault that ends TensorFlow while it trains on more than 196 pixels
     crashed = [net(machine="not crashed", **own)]
-    for end in ends:
+    for end in GIVEN["ends"]:
         last = {"message": DIED, "phase": "train"} | end
         shared = {name: last[name] for name in last.keys() - {"message", "phase", "status"}}
         rows = net((), ended="crashed", machine=f"{end}", **own)
@@ -178,18 +186,8 @@ def of_mobilenet() -> Iterator[Edge]:
     died = changed(net((), ended="crashed", **own), run_id="other", message=DIED)
     some = evidence(net(**own), died, net(device="metal"), net(**stuck, batch_size=32))
     yield "an event in some processes or points", mobilenetv2.STUDY.quantities, some
-    larger = {
-        "framework": "tensorflow",
-        "dataset": "cifar10",
-        "image_size": 128,
-        "batch_size": 64,
-        "device": "metal",
-    }
-    yield (
-        "the larger network",
-        resnet50.STUDY.quantities,
-        evidence(point("resnet50_cost", **larger)),
-    )
+    larger = evidence(point("resnet50_cost", **GIVEN["larger"]))
+    yield "the larger network", resnet50.STUDY.quantities, larger
     for verdicts in (
         ["did not converge", "converged", "not judged"],
         ["converged"],
@@ -202,7 +200,7 @@ def of_mobilenet() -> Iterator[Edge]:
 
 def of_simclr() -> Iterator[Edge]:
     claims, one = simclr.STUDY.quantities, point(SIMCLR)[3]
-    for change in ({"variant": "tuned"}, {"dataset": "shapes-32px"}, {"batch_size": 64}):
+    for change in GIVEN["not simclr's"]:
         yield f"{change} judges no claim", claims, evidence(point(SIMCLR, **change))
     later = changed(matrix(one)[:2], run_id="z", session="z")
     yield "the last run that tried", simclr.support_matrix, evidence(matrix(one), later)
@@ -220,14 +218,8 @@ def of_simclr() -> Iterator[Edge]:
         "of the CPU": changed(refused, device="cpu"),
     }.items():
         yield f"the matrix {name}", claims, evidence(own)
-    whole = {
-        "device": "cuda",
-        "session": "s",
-        "samples": 200 * 49_920,
-        "peak_memory_bytes": 1_500_000_000,
-    }
     runs = [
-        point(SIMCLR, (900,), accuracy=0.84 + run / 100, run_id=f"run-{run}", **whole)
+        point(SIMCLR, (900,), accuracy=0.84 + run / 100, run_id=f"run-{run}", **GIVEN["simclr"])
         for run in range(3)
     ]
     for device in ("cuda", "cpu"):
@@ -236,8 +228,8 @@ def of_simclr() -> Iterator[Edge]:
             claims,
             evidence(*(changed(run, device=device) for run in runs)),
         )
-    shares = {name: (0.9, 0.94, 0.95)[: 1 + 2 * (name != "one process")] for name in BUSY}
-    for name, change in BUSY.items():
+    shares = {name: (0.9, 0.94, 0.95)[: 1 + 2 * (name != "one process")] for name in GIVEN["busy"]}
+    for name, change in GIVEN["busy"].items():
         runs = [point(SIMCLR, run_id=f"run-{run}", **APPLE | change) for run in range(3)]
         told = [
             tried(run[3] | {"settings": f'{{"busy": {share}}}'}, "busy", (300.0,))
@@ -249,11 +241,10 @@ def of_simclr() -> Iterator[Edge]:
 
 
 def of_the_others() -> Iterator[Edge]:
-    broken = {"losses": [float("nan")], "status": "diverged", "rates": (900,)}
     runs = (
         autoencoder(),
-        autoencoder(device="mps", **broken),
-        autoencoder(device="cuda", dataset="digits", **broken),
+        autoencoder(device="mps", **GIVEN["broken"]),
+        autoencoder(device="cuda", dataset="digits", **GIVEN["broken"]),
     )
     yield "divergence", vae.STUDY.quantities, evidence(*runs)
     first = evidence(steps([0.0] * 31, device="mps"), steps([0.1] * 11))
@@ -265,7 +256,7 @@ def of_the_others() -> Iterator[Edge]:
         point(SEGMENTATION, **APPLE | {"device": "metal", "run_id": f"run-{run}"})
         for run in range(2)
     ]
-    for name, change in PARTS.items():
+    for name, change in GIVEN["parts"].items():
         read = [{"cpu_total_mj": 3.0, "gpu_mj": 40.0, "ane_mj": 0.0}, change]
         samples = [
             {"run_id": f"run-{run}", "index": index}
@@ -323,13 +314,7 @@ def of_resnet50() -> Iterator[Edge]:
         resnet50.curves,
         evidence([*accuracy_run([0.2], joules=None)]),
     )
-    own = {
-        "count": 4,
-        "batch_size": 1024,
-        "device": "tpu",
-        "precision": "amp_bf16",
-        "dataset_samples": 1_281_167,
-    }
+    own = GIVEN["four"]
     for change in ({}, {"precision": "fp32"}, {"count": 1}):
         run = accuracy_run([0.5, 0.757, 0.764], stated={"price_per_hour": 6.7}, **own | change)
         yield (
@@ -397,13 +382,7 @@ def of_gpt() -> Iterator[Edge]:
         for size in (8, 16) for rung in ladder
     ]  # fmt: skip
     yield "the ladder", gpt.STUDY.quantities, evidence(*rungs)
-    text = {
-        "model": "nanogpt_char",
-        "dataset": "tinyshakespeare",
-        "sequence_length": 256,
-        "batch_size": 64,
-    }
-    shown = point("gpt_tokens", **text, device="cuda")
+    shown = point("gpt_tokens", **GIVEN["gpt"], device="cuda")
     shown[-1]["loss"] = 1.47
     yield "a loss", gpt.STUDY.quantities, evidence(shown)
 

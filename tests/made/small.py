@@ -7,6 +7,7 @@ import importlib
 from collections.abc import Callable
 
 import numpy
+import yaml
 
 from benchbook import studies
 from benchbook.datasets import Collection, Dataset, Pictures, Text, triangles
@@ -65,18 +66,15 @@ def data(study: str):
 
 
 # Of resident data, or synthetic, and of a loader.
-RESNET50 = {"image_size": 64, "batch_size": 2, "parity_batch_size": 4}
-WAYS = {
-    "mnist_speedup": ({"variant": "tuned", "data_resident": True}, {}),
-    "vae_stability": ({"data_resident": True}, {}),
-    "mobilenetv2_energy": ({"data_resident": True}, {"variant": "reference"}),
-    "simclr_epochs": ({"parity_batch_size": 4}, {"variant": "controlled", "num_workers": 1}),
-    "segmentation_scaling": (
-        {"data_resident": True, "width": 0.05},
-        {"variant": "reference", "width": 0.05},
-    ),
-    "resnet50_cost": (RESNET50 | {"data": None}, RESNET50),
-}
+WAYS = yaml.safe_load("""
+mnist_speedup: [{variant: tuned, data_resident: true}, {}]
+vae_stability: [{data_resident: true}, {}]
+mobilenetv2_energy: [{data_resident: true}, {variant: reference}]
+simclr_epochs: [{parity_batch_size: 4}, {variant: controlled, num_workers: 1}]
+segmentation_scaling: [{data_resident: true, width: 0.05}, {variant: reference, width: 0.05}]
+resnet50_cost: [{image_size: 64, batch_size: 2, parity_batch_size: 4, data: null},
+  {image_size: 64, batch_size: 2, parity_batch_size: 4}]
+""")
 
 
 def build(study: str, device: Device | str, **options):

@@ -171,95 +171,75 @@ def matrix(row):
     ]
 
 
+# What a machine has of every study, and of one, besides its first point: see `point`. Rates that are
+# `relative` are of the slower machine.
+MORE = yaml.safe_load("""
+every:
+- {relative: [2000.0], variant: tuned, settings: {chosen: tuned}}
+- {rates: [], ended: out_of_memory, batch_size: 512}
+mnist_speedup:
+- {variant: controlled}
+- &resident {relative: [2500.0], variant: controlled, settings: {data_resident: true}}
+- {<<: *resident, relative: [3200.0], batch_size: 256}
+vae_stability:
+- {relative: [1000.0], losses: [.nan], dataset: digits-28px}
+mobilenetv2_energy:
+- {settings: {trainable: true}, framework: torch, losses: [2.0, 1.5, 1.0],
+   <<: &energy {energy_joules: 50.0, energy_method: nvml, energy_boundary: board}}
+- {rates: [], ended: crashed, image_size: 224}
+simclr_epochs: []
+segmentation_scaling:
+- {rates: [0.3, 0.3, 0.3, 0.2], test: false, samples: 9, seconds: 30.0, variant: tuned,
+   settings: {sustained_minutes: 1.0}}
+resnet50_cost:
+- {<<: *energy, settings: &stated {price_per_hour: 3.6, electricity_per_kwh: 0.3}, batch_size: 128}
+- &four {relative: [2000.0, 2400.0], settings: *stated, dataset: synthetic, batch_size: 256, device_count: 4}
+- {<<: *four, batch_size: 128}
+- {<<: *four, relative: [1000.0, 1200.0], batch_size: 128, device_count: 2}
+- {<<: *four, dataset: imagenet, batch_size: 1024}
+gpt_tokens:
+- {settings: {ladder: ""}, variant: controlled}
+- {relative: [2000.0, 2400.0, 3200.0], settings: {ladder: tf32}, precision: tf32, variant: controlled}
+- &text {<<: *energy, relative: [1000.0], model: nanogpt_char_small, parameters: 804096, dataset: tinyshakespeare,
+   steps: 250, sequence_length: 64, batch_size: 4}
+- {<<: *text, relative: [1000.0, 1200.0, 1600.0], batch_size: 12}
+other:
+- {rates: [8.0, 9.0], batch_size: 4}
+- {rates: [12.0], batch_size: 64}
+""")
+
+
 def machine(study, name="desk", device="cpu", faster=1.0):
     """Return the rows of one machine in one study: every path to its charts that a machine can
     take."""
     place = {"machine": name, "device": device, "chip": f"Chip {name}"}
-    rates = tuple(faster * rate for rate in (1000.0, 1200.0, 1600.0))
+
+    def measured(study=study, rates=None, relative=(1000.0, 1200.0, 1600.0), **columns):
+        rates = [faster * rate for rate in relative] if rates is None else rates
+        return point(study, rates, **columns, **place)
+
     if study == "calibrate":
-        trained = point(
-            "mnist_speedup",
-            rates,
-            flops_per_sample=1e6,
-            precision="fp32",
-            session="calibrated",
-            **place,
-        )
-        copy = calibration(2e10, model="copy", **place)
-        return [
-            calibration(4e9 * faster, **place),
-            calibration(9e9, precision="bf16", **place),
-            copy,
-            *trained,
-        ]
-    rows = point(study, rates, **place)
-    energy = {"energy_joules": 50.0, "energy_method": "nvml", "energy_boundary": "board"}
-    tuned = point(study, (faster * 2000.0,), variant="tuned", settings={"chosen": "tuned"}, **place)
-    failed = point(study, (), ended="out_of_memory", batch_size=512, **place)
-    if study == "mnist_speedup":
-        resident = {"variant": "controlled", "settings": {"data_resident": True}, **place}
-        more = point(study, rates, variant="controlled", **place)
-        more += point(study, (faster * 2500,), **resident) + point(
-            study, (faster * 3200,), batch_size=256, **resident
-        )
-    elif study == "vae_stability":
-        more = steps([0.0, 1e-5], **place) + point(
-            study, rates[:1], losses=[float("nan")], dataset="digits-28px", **place
-        )
-    elif study == "mobilenetv2_energy":
-        shown = {"settings": {"trainable": True}, "framework": "torch", **place}
-        more = point(study, rates, losses=[2.0, 1.5, 1.0], **energy, **shown)
-        more += point(study, (), ended="crashed", image_size=224, **place)
-    elif study == "simclr_epochs":
-        more = tried(rows[0], "resident", (faster * 2000,)) + matrix(rows[0])
-    elif study == "segmentation_scaling":
-        long = {"seconds": 30.0, "settings": {"sustained_minutes": 1.0}, "variant": "tuned"}
-        more = point(study, (0.3, 0.3, 0.3, 0.2), test=False, samples=9, **long, **place)
-    elif study == "resnet50_cost":
-        stated = {"price_per_hour": 3.6, "electricity_per_kwh": 0.3}
-        more = point(study, rates, settings=stated, batch_size=128, **energy, **place)
-        for dataset, size, count in (
-            ("synthetic", 256, 4),
-            ("synthetic", 128, 4),
-            ("synthetic", 128, 2),
-            ("imagenet", 1024, 4),
-        ):
-            shown = {"dataset": dataset, "batch_size": size, "device_count": count, **place}
-            more += point(study, [rate * count / 2 for rate in rates[:2]], settings=stated, **shown)
-        more += [calibration(4e12, row["session"], **place) for row in (rows[0], more[0], more[-1])]
-    elif study == "gpt_tokens":
-        ladder = {"variant": "controlled", **place}
-        more = point(study, rates, settings={"ladder": ""}, **ladder)
-        more += point(
-            study,
-            [2 * rate for rate in rates],
-            settings={"ladder": "tf32"},
-            precision="tf32",
-            **ladder,
-        )
-        text = {
-            "model": "nanogpt_char_small",
-            "parameters": 804_096,
-            "dataset": "tinyshakespeare",
-            "steps": 250,
-        }
-        for count in (1, 3):
-            shown = point(
-                study,
-                rates[:count],
-                sequence_length=64,
-                batch_size=4 * count,
-                **text,
-                **energy,
-                **place,
-            )
-            more += [row | ({"loss": 1.8} if row["phase"] == "evaluate" else {}) for row in shown]
-    else:
-        more = point(study, (8.0, 9.0), batch_size=4, **place) + point(
-            study, (12.0,), batch_size=64, **place
-        )
-        more += tried(rows[0], "resident", (faster * 2500,))
-    return [*rows, *tuned, *failed, *more]
+        work = {"flops_per_sample": 1e6, "precision": "fp32", "session": "calibrated"}
+        own = ({"rate": 4e9 * faster}, {"rate": 9e9, "precision": "bf16"})
+        own = [*own, {"rate": 2e10, "model": "copy"}]
+        return [*(calibration(**each, **place) for each in own), *measured("mnist_speedup", **work)]
+    first = measured()
+    every, own = (
+        [row for each in MORE[name] for row in measured(**each)]
+        for name in ("every", study if study in MORE else "other")
+    )
+    for row in own:
+        if row["model"] == "nanogpt_char_small" and row["phase"] == "evaluate":
+            row["loss"] = 1.8
+    if study == "vae_stability":
+        own += steps([0.0, 1e-5], **place)
+    if study == "simclr_epochs":
+        own += tried(first[0], "resident", (faster * 2000,)) + matrix(first[0])
+    if study == "resnet50_cost":
+        own += [calibration(4e12, row["session"], **place) for row in (first[0], own[0], own[-1])]
+    if study not in MORE:
+        own += tried(first[0], "resident", (faster * 2500,))
+    return [*first, *every, *own]
 
 
 @functools.cache
@@ -278,14 +258,6 @@ def evidence(*parts, published=False, **more):
 def is_short(sentence: str) -> bool:
     """Return whether a sentence has at most forty words, and none of code."""
     return len(sentence.split()) <= 40 and not CODE.search(sentence)
-
-
-def only(table, **equal):
-    """Return the only line with these values."""
-    for name, value in equal.items():
-        table = table[table[name] == value]
-    assert len(table) == 1
-    return table.iloc[0]
 
 
 # A CPU, and a machine with a CPU and a GPU.
