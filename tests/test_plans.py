@@ -207,12 +207,6 @@ def test_loaders_are_the_articles_with_reference_and_as_chosen_with_controlled(m
             [0.001875] * 2 + [0.001875 * (1 + math.cos(math.pi / 200)) / 2] * 2,
         ),
         ("gpt_tokens", {}, [1e-3 * (step + 1) / 101 for step in range(4)]),
-        (
-            "resnet50_cost",
-            {"data": None, "schedule_epochs": 4e-4, "learning_rate": 0.2},
-            [0.2 * 8 / 256 / (1_281_167 // 8 * 4e-4 / 18) * (step + 1) for step in range(3)]
-            + [0.2 * 8 / 256],
-        ),
     ],
 )
 def test_the_learning_rate_follows_the_epochs_or_the_steps(study, options, expected):
