@@ -12,7 +12,7 @@ from benchbook.frameworks import devices, survey
 from benchbook.frameworks.devices import Device, DeviceUnavailable, FrameworkMissing
 from benchbook.machine import identity, layout
 from benchbook.measuring import sensors
-from benchbook.running import profiles
+from benchbook.running import profiles, session
 from made.processes import run_python
 
 LIBRARY = layout.root() / "lib"
@@ -219,6 +219,17 @@ def test_frameworks_are_asked_side_by_side(monkeypatch):
         "one": "one",
         "other": "other",
     }
+
+
+@pytest.mark.usefixtures("outputs")
+def test_a_study_asks_no_framework_where_the_computer_shows_no_accelerator(monkeypatch, command):
+    monkeypatch.setattr(survey, "ANSWERS", {})
+    monkeypatch.setattr(identity, "present", tuple)
+    monkeypatch.setattr(survey, "_ask_elsewhere", lambda framework: pytest.fail(framework))
+    monkeypatch.setattr(session, "measure", lambda points, *_: [(one, "no time") for one in points])
+    status, said = command("study", "--profile", "smoke", "--studies", "mnist_speedup")
+    assert status == 4
+    assert "no time" in said
 
 
 @pytest.mark.skipif("tensorflow" not in devices.installed(), reason="needs points of tensorflow")

@@ -41,6 +41,17 @@ def measure(**columns):
     return folder
 
 
+def test_a_newer_pack_adds_its_new_runs_to_an_older(tmp_path, monkeypatch):
+    measure()
+    older, _ = CHECKS.pack("desk", tmp_path / "older.zip")
+    measure(run_id="run-2", seconds=4.0, samples_per_second=160.0)
+    newer, _ = CHECKS.pack("desk", tmp_path / "newer.zip")
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "elsewhere"))
+    for path in (older, newer, older):
+        CHECKS.add(path)
+    assert len(records.merge(layout.runs("desk"))) == 4
+
+
 def test_no_rows_an_unfinished_run_a_wrong_place_and_a_private_path_are_not_packed(outputs):
     measure(machine="attic")
     with pytest.raises(

@@ -83,6 +83,7 @@ def study(
         return
     if words := identity.git_fault():
         say(f"The rows' commit is unknown; git says: {words}")
+    survey.assume_cpu()
     survey.ask_together(profiles.frameworks(profile, studies))
     name, points = _planned(profile, studies, machine, device)
     left_out = session.measure(points, name, retry, until)
