@@ -1,6 +1,7 @@
 """The command `predict`, which needs no framework."""
 
 import textwrap
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -60,31 +61,18 @@ def predict(
     hourly = price or prices.usual_rent(name)
     dollars = [prices.rent(bound, hourly) for bound in seconds] if hourly else []
     sources = rate.sources.split(" | ") if rate.kind == estimates.PUBLISHED else []
+    bounds = ("value", "low", "high")
+    found = {
+        "chip": name, "work": work, "precision": precision, "source": rate.kind, "basis": rate.basis,
+        "unit": f"{unit}/s", "rate": dict(zip(bounds, rates, strict=True)), unit: images * length,
+        "seconds": dict(zip(bounds, seconds, strict=True)), "usd_per_hour": hourly,
+        "usd": dict(zip(bounds, dollars, strict=False)), "sources": sources,
+        "largest_batch": {f"{size:g} GB": most for size, (_, most, _) in batches.items()},
+    }  # fmt: skip
     if as_json:
-        bounds = ("value", "low", "high")
-        say_json({
-            "chip": name, "work": work, "precision": precision, "source": rate.kind, "basis": rate.basis,
-            "unit": f"{unit}/s", "rate": dict(zip(bounds, rates, strict=True)), unit: images * length,
-            "seconds": dict(zip(bounds, seconds, strict=True)), "usd_per_hour": hourly,
-            "usd": dict(zip(bounds, dollars, strict=False)), "sources": sources,
-            "largest_batch": {f"{size:g} GB": most for size, (_, most, _) in batches.items()},
-        })  # fmt: skip
+        say_json(found)
         return
-    middle, low, high = map(wording.rate, rates)
-    lines = [
-        f"{rate.kind.capitalize()}, not measured here: {name}, {networks.title(work)}, {precision}",
-        f"rate     {middle} {unit}/s (90 %: {low} to {high})",
-        f"sure     {rate.basis}",
-        f"time     {wording.duration_within(*seconds)} for {images * length:,.0f} {unit}",
-    ]
-    known = prices.in_words(name)
-    if dollars:
-        cost = "{} ({} to {})".format(*(wording.price(each, 2) for each in dollars))
-        hour = f"{wording.price(price, 3)} an hour (your price)" if price else known["hour"]
-        lines.append(f"rent     {cost} at {hour}")
-    if "buy" in known:
-        lines.append(f"buy      {known['buy']}")
-    lines += [f"source   {each}" for each in sources]
+    lines = [*_of_time(found, unit, price), *(f"source   {each}" for each in sources)]
     for size, (least, most, by) in batches.items():
         by = ", with flash attention" if network.sequence_length else by
         span = f"at most {least:,} to {most:,}" if least < most else f"{most:,}"
@@ -94,6 +82,23 @@ def predict(
     for line in lines:
         options = {"break_long_words": False, "break_on_hyphens": False}
         say(*textwrap.wrap(line, COLUMNS, subsequent_indent=" " * 9, **options))
+
+
+def _of_time(found: dict, unit: str, price: float) -> Iterator[str]:
+    """Yield the lines of what was found: rate, time and dollars."""
+    title = f"{found['chip']}, {networks.title(found['work'])}, {found['precision']}"
+    yield f"{found['source'].capitalize()}, not measured here: {title}"
+    middle, low, high = map(wording.rate, found["rate"].values())
+    yield f"rate     {middle} {unit}/s (90 %: {low} to {high})"
+    yield f"sure     {found['basis']}"
+    yield f"time     {wording.duration_within(*found['seconds'].values())} for {found[unit]:,.0f} {unit}"
+    known = prices.in_words(found["chip"])
+    if found["usd"]:
+        cost, *ends = (wording.price(each, 2) for each in found["usd"].values())
+        hour = f"{wording.price(price, 3)} an hour (your price)" if price else known["hour"]
+        yield f"rent     {cost} ({' to '.join(ends)}) at {hour}"
+    if "buy" in known:
+        yield f"buy      {known['buy']}"
 
 
 def _refused(reason: Unknown, chip: str) -> str:

@@ -326,34 +326,30 @@ def _measures(windows: Mapping[str, numpy.ndarray], virtual: Collection[str]) ->
         "seconds_per_step": sizes[-1] / rate.value if len(sizes) else None,
     }
     if len(waited):
-        median = float(numpy.median(waited))
-        measures |= {
-            "input_share_waited": median,
-            "waited_low": waited.min(),
-            "waited_high": waited.max(),
-        }
-    read = numpy.flatnonzero(
-        windows["energy_joules"] > 0
-    )  # 0: the counter did not move within the window
+        names = "input_share_waited", "waited_low", "waited_high"
+        ends = float(numpy.median(waited)), waited.min(), waited.max()
+        measures |= dict(zip(names, ends, strict=True))
+    return measures | _energy(windows, deviations)
+
+
+def _energy(windows: Mapping[str, numpy.ndarray], deviations: intervals.Deviations) -> dict:
+    # 0: the counter did not move within the window
+    read = numpy.flatnonzero(windows["energy_joules"] > 0)
     if not len(read):
-        return measures
+        return {}
     method, boundary = (windows[name][read[-1]] for name in ("energy_method", "energy_boundary"))
     read = read[windows["energy_method"][read] == method]
     energies = (windows["energy_joules"] / windows["samples"])[read]
-    joules = intervals.interval(energies, runs[read], deviations)
+    joules = intervals.interval(energies, windows["run_id"][read], deviations)
     idle = _present(windows["idle_watts"][read])
     is_short = float(numpy.fmin.reduce(windows["seconds"][read])) < SHORTEST_WINDOW
     note = f"windows under {SHORTEST_WINDOW:g} s are short for a sensor" if is_short else ""
-    return (
-        measures
-        | joules.columns(*ENERGY_COLUMNS)
-        | {
-            "energy_method": method,
-            "energy_boundary": boundary,
-            "idle_watts": float(numpy.median(idle)) if len(idle) else None,
-            "energy_note": note,
-        }
-    )
+    return joules.columns(*ENERGY_COLUMNS) | {
+        "energy_method": method,
+        "energy_boundary": boundary,
+        "idle_watts": float(numpy.median(idle)) if len(idle) else None,
+        "energy_note": note,
+    }
 
 
 def _present(values: numpy.ndarray) -> numpy.ndarray:

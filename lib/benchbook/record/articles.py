@@ -76,24 +76,14 @@ def described(figures: pandas.DataFrame) -> pandas.DataFrame:
     figures["batch_size"] = [_batch(details) for details in settings]
     figures["computed"] = [_computed(line) for line in figures.to_dict("records")]
     figures["rate"] = _rates(figures)
-    sizes = (
-        figures[["image_size", "sequence_length"]]
-        .astype(object)
-        .where(lambda own: own > 0, None)
-        .to_numpy()
-    )
-    works = [
-        networks.describe(name, *own) for name, own in zip(figures["network"], sizes, strict=True)
-    ]
+    sizes = figures[["image_size", "sequence_length"]].astype(object)
+    sizes = sizes.where(sizes > 0, None).to_numpy()
+    works = map(networks.describe, figures["network"], *sizes.T)
     figures["flops_per_sample"] = pandas.Series(
-        [work.flops_per_sample for work in works], dtype=float
+        [one.flops_per_sample for one in works], dtype=float
     )
-    teraflops = (
-        figures["rate"]
-        * figures["flops_per_sample"]
-        / 1e12
-        / figures["device_count"].clip(1).fillna(1)
-    )
+    operations = figures["rate"] * figures["flops_per_sample"]
+    teraflops = operations / 1e12 / figures["device_count"].clip(1).fillna(1)
     reached = teraflops.fillna(figures["value"].where(figures["unit"].isin(FLOP_RATES)))
     figures["share_of_peak"] = shares = reached / list(
         map(chips.peak, figures["chip"], figures["computed"])
