@@ -72,20 +72,25 @@ def files(merged) -> dict[str, str]:
         "pages/points.html": points,
         "pages/_static/marks.js": marks,
     }
-    document = {"version": VERSION, "licence": LICENCE} | made
-    costs_of_all = merged.costs.drop(columns=["here", "estimate"])
-    published = {"points": records.as_text(summary), "claims": merged.claims, "costs": costs_of_all}
+    shares = ceilings.shares(summary, merged.evidence.ceilings)
+    written |= {"left-out.json": json.dumps(merged.left_out), "shares.json": json.dumps(shares)}
+    return written | _data(merged, made)
+
+
+def _data(merged, made: dict) -> dict[str, str]:
+    """Return the data of points, claims and costs as CSV and JSON, by path."""
+    document, written = {"version": VERSION, "licence": LICENCE} | made, {}
+    published = {
+        "points": records.as_text(merged.evidence.summary),
+        "claims": merged.claims,
+        "costs": merged.costs.drop(columns=["here", "estimate"]),
+    }
     for name, table in published.items():
         table = table.convert_dtypes()
         table = table.astype(dict.fromkeys(table.select_dtypes("object"), "string"))
         written[f"data/{name}.csv"] = tables.as_csv(table)
         document[name] = json.loads(table.to_json(orient="table", index=False, double_precision=15))
-    written |= {"data/data.json": json.dumps(document, ensure_ascii=False)}
-    shares = ceilings.shares(summary, merged.evidence.ceilings)
-    return written | {
-        "left-out.json": json.dumps(merged.left_out),
-        "shares.json": json.dumps(shares),
-    }
+    return written | {"data/data.json": json.dumps(document, ensure_ascii=False)}
 
 
 def _notebook(line: dict, source: Path | None, is_yours: bool) -> str:

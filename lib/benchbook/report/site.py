@@ -222,6 +222,13 @@ def _write_notebook(
             said = _write_notebook(path, source / "points" / study, study)
             lines.append(f"- [{path.stem}](points/{study}/{path.stem}.html): {said}")
         notebook.cells.append(nbformat.v4.new_markdown_cell("\n".join(lines), id="points"))
+    _caption(notebook, charts)
+    nbformat.write(notebook, source / executed.name)
+    return answer
+
+
+def _caption(notebook, charts: Collection[str]) -> None:
+    """Give each figure its text, and the note below it links to its files among `charts`."""
     link = ""  # of the figure above
     for output in outputs(notebook.cells):
         note = output.get("data", {}).get("text/html", "")
@@ -241,8 +248,6 @@ def _write_notebook(
             output.data = {
                 "text/html": f'<div class="chart" tabindex="0"><img alt="{alt}" src="data:{kind};base64,{data}"></div>'
             }
-    nbformat.write(notebook, source / executed.name)
-    return answer
 
 
 def _whose(executed: Path, session: str, study: str) -> str:
