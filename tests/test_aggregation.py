@@ -113,13 +113,12 @@ def test_a_number_in_two_places_is_one_number(outputs, merged, shown):
 
     # A table on the page of all points has each point's number, in its own words.
     soup = BeautifulSoup((report / "points.html").read_text(), "html.parser")
-    table = soup.find(id="summary")
-    header, (cells, lines) = (
-        [cell.get_text() for cell in table("th")],
-        json.loads(table.script.string),
-    )
-    shown_lines = (dict(zip(header, map(cells.__getitem__, line), strict=True)) for line in lines)
-    on_page = {line["rows"]: line for line in shown_lines}
+    header, *lines = [
+        [cell.get_text() for cell in row(["th", "td"])] for row in soup.find(id="summary")("tr")
+    ]
+    on_page = {
+        line["rows"]: line for line in (dict(zip(header, line, strict=True)) for line in lines)
+    }
     assert set(on_page) == {"/".join(key) for key in points.index}
     for key, point in points.iterrows():
         assert on_page["/".join(key)]["samples/s"] == tables.text(point["samples_per_second"])

@@ -43,6 +43,7 @@ def stop_on_signals() -> None:
             finally:
                 del error  # else this frame, which its traceback has, would keep it
 
-    for number in (*STOP_SIGNALS, signal.SIGALRM):
+    signal.signal(signal.SIGALRM, stop)  # also where a parent ignores it
+    for number in STOP_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, stop)
