@@ -26,7 +26,7 @@ def main() -> None:
     except SystemExit:
         raise
     except BaseException as error:
-        signal.signal(signal.SIGALRM, signal.SIG_IGN)  # of `stopping`: this process ends
+        signal.setitimer(signal.ITIMER_REAL, 0)  # of `stopping`
         if os.environ.get("BENCHBOOK_DEBUG"):
             traceback.print_exception(error)
         text, status = describe(error)
