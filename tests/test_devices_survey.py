@@ -154,6 +154,7 @@ def test_a_framework_that_cannot_open_its_device_ends_its_own_points_alone(
 ):
     jax_is(FAILING_JAX.format(reason))
     monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setattr(identity, "present", lambda: ("tpu",))  # else no framework is asked
     _, points = study._planned("smoke", "calibrate mobilenetv2_energy", "", "all")
     said = capsys.readouterr().out
     assert (

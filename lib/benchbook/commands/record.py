@@ -91,7 +91,8 @@ def _of_time(found: dict, unit: str, price: float) -> Iterator[str]:
     middle, low, high = map(wording.rate, found["rate"].values())
     yield f"rate     {middle} {unit}/s (90 %: {low} to {high})"
     yield f"sure     {found['basis']}"
-    yield f"time     {wording.duration_within(*found['seconds'].values())} for {found[unit]:,.0f} {unit}"
+    time = wording.duration_within(*found["seconds"].values())
+    yield f"time     {time} for {found[unit]:,.0f} {unit}"
     known = prices.in_words(found["chip"])
     if found["usd"]:
         cost, *ends = (wording.price(each, 2) for each in found["usd"].values())

@@ -83,8 +83,6 @@ def study(
         return
     if words := identity.git_fault():
         say(f"The rows' commit is unknown; git says: {words}")
-    survey.assume_cpu()
-    survey.ask_together(profiles.frameworks(profile, studies))
     name, points = _planned(profile, studies, machine, device)
     left_out = session.measure(points, name, retry, until)
     lines = session.summary(points, name, left_out)
@@ -115,7 +113,6 @@ def plan(
     ] = 0.0,
 ) -> None:
     """Print a profile's points with their estimates."""
-    survey.assume_cpu()
     name, every = _planned(profile, studies, machine, device)
     points = [point for point in every if not series.too_large(point, [])]
     if refused := len(every) - len(points):
@@ -233,6 +230,8 @@ def _planned(
         )
     kernel.check()
     name = identity.identify(machine).name
+    survey.assume_cpu()
+    survey.ask_together(profiles.frameworks(profile, studies))
     points = profiles.read(profile, studies, device, say)
     for framework, answer in survey.ANSWERS.items():
         if answer.error:

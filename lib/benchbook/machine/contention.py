@@ -79,11 +79,14 @@ def device_busy(kind: str) -> float | None:
     Of several devices that one tool reads, the least busy counts.
     """
     readings: list[float] = []
-    while len(readings) < DEVICE_READINGS and (shares := device_shares(kind)):
+    while len(readings) < DEVICE_READINGS:
+        if readings:
+            time.sleep(SAMPLE_SECONDS)
+        if not (shares := device_shares(kind)):
+            break
         readings.append(min(shares))
         if readings[-1] <= DEVICE_SHARE:
             break
-        time.sleep(SAMPLE_SECONDS)
     return min(readings, default=None)
 
 

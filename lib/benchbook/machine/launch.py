@@ -35,7 +35,8 @@ from benchbook.machine import context, control_groups, processes, temporary
 INTERRUPT_SECONDS = 10.0  # in which an interrupted child may write its last row
 MESSAGES = "messages"  # the pipe in a task's folder
 LOOPBACK = {"Linux": "lo", "Darwin": "lo0"}
-# A name of this computer may not resolve. Source: https://docs.pytorch.org/docs/stable/elastic/run.html
+# A name of this computer may not resolve. Source:
+# https://docs.pytorch.org/docs/stable/elastic/run.html
 TORCHRUN = "torch.distributed.run --standalone --nproc-per-node={} --local-addr=127.0.0.1 -m"
 POLL_SECONDS = 0.5  # between two calls of `on_wait`; frequent ones would disturb windows
 MOST_LOG_BYTES = 2**16  # at the log's end, which are searched for its last line

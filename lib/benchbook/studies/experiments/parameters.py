@@ -129,7 +129,7 @@ def model_of(plan: Any) -> type[BaseModel]:
     }
     hints = {
         name: hint
-        for base in reversed(inspect.getmro(plan))  # a later one declares a field anew
+        for base in reversed(inspect.getmro(plan))  # a later one may declare a field again
         for name, hint in inspect.get_annotations(base).items()
         if any(isinstance(part, FieldInfo) for part in get_args(hint))
     }
